@@ -1,0 +1,76 @@
+// Back-traces from registers, memory and .eh_frame: who is active on this stack?
+//
+// Problem.  When a program ends in the middle of a call chain, the flow of every active procedure
+// stays open; the paper closes it with one edge per active procedure (Ball-Larus, section 3.1,
+// Figure 4).  So we need the exact list of active call sites, without frame pointers and without
+// running code in the target.
+//
+// Idea.  Evaluate the DWARF call frame information with elfutils' tables: for each frame the rule
+// of the canonical frame address and of each saved register, read from the target's memory.
+//
+// Honesty.  The trace says how it ended.  kOutermost means CFI itself marked the end (return
+// address undefined, or zero); anything else is an incomplete back-trace and must be reported.
+//
+// Not handled: frames without CFI (they end the trace by name); signal frames are recognized by
+// the CFI's 'S' augmentation so that the pc is not decremented.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "elf/image.h"
+
+namespace tally::elf {
+
+// DWARF numbering for x86-64: 0 rax, 1 rdx, 2 rcx, 3 rbx, 4 rsi, 5 rdi, 6 rbp, 7 rsp, 8-15 r8-r15,
+// 16 the return address (pc).
+inline constexpr int kDwarfRegisterCount = 17;
+inline constexpr int kDwarfRbp = 6;
+inline constexpr int kDwarfRsp = 7;
+inline constexpr int kDwarfPc = 16;
+
+struct UnwindRegisters {
+  std::array<uint64_t, kDwarfRegisterCount> value{};
+  std::array<bool, kDwarfRegisterCount> known{};
+};
+
+// Where a module sits: target address = link address + bias.
+struct UnwindModule {
+  std::shared_ptr<const Image> image;
+  uint64_t bias = 0;
+};
+
+struct UnwindTarget {
+  // The module that contains the address; nullopt when none does.
+  std::function<std::optional<UnwindModule>(TargetAddr)> module_at;
+  // Reads size_bytes; false when the memory is not there.
+  std::function<bool(TargetAddr, void*, size_t size_bytes)> read_memory;
+};
+
+struct Frame {
+  TargetAddr pc;   // innermost: the given pc; others: the return address into this frame
+  TargetAddr cfa;  // value of rsp just before the call that created the frame was... made: rsp after
+                   // this frame returns
+  bool signal_frame = false;
+};
+
+enum class TraceEnd : uint8_t { kOutermost, kNoModule, kNoCfi, kUnreadable, kUnsupported, kTooDeep };
+
+struct BackTrace {
+  std::vector<Frame> frames;  // innermost first
+  TraceEnd end = TraceEnd::kOutermost;
+  std::string detail;  // for every end but kOutermost: what was seen, where
+};
+
+// Walks from `registers` (pc, rsp and what else is known) outwards.  At most `frames_max` frames.
+// A frame whose CFA does not lie above the previous one's ends the walk (kUnsupported): memory is
+// hostile, and the loop must end.
+BackTrace unwind(const UnwindRegisters& registers, const UnwindTarget& target, size_t frames_max);
+
+}  // namespace tally::elf
