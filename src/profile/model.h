@@ -91,6 +91,9 @@ struct Block {
     for (uint8_t s : instruction_sizes) sum += s;
     return sum;
   }
+  // The last instruction returns to a caller.  No edge stands for a return, so what leaves such a
+  // block by other ways than `abnormal` is not compared with its count.
+  bool returns = false;
 };
 
 struct Edge {
@@ -156,9 +159,9 @@ struct Run {
 
 struct Profile {
   Run run;
-  std::vector<Module> modules;
-  std::vector<Procedure> procedures;
-  std::vector<Block> blocks;  // sorted by id; id is the index
+  std::vector<Module> modules;        // sorted by id; id is the index
+  std::vector<Procedure> procedures;  // likewise
+  std::vector<Block> blocks;          // likewise
   std::vector<Edge> edges;
   std::vector<Abnormal> abnormal;
   std::vector<Issue> issues;
