@@ -1,0 +1,90 @@
+// Opening and mapping, with an error line for every way this fails.
+#include "elf/file_bytes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tally::elf {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Error open_error(const std::string& path, int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+      return make_error(ErrorKind::kNotFound, "{}: no such file; check the path", path);
+    case EACCES:
+    case EPERM:
+      return make_error(ErrorKind::kNotExecutable,
+                        "{}: not readable by this user; Tally must read the code it counts: try "
+                        "`chmod u+r` or a readable copy",
+                        path);
+    default:
+      return make_error("{}: cannot open: {}", path, std::strerror(error_number));
+  }
+}
+
+}  // namespace
+
+Result<FileBytes> FileBytes::map(const std::string& path) {
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return open_error(path, errno);
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) return open_error(path, errno);
+  if (!S_ISREG(status.st_mode)) {
+    return make_error(ErrorKind::kNotExecutable, "{}: {}; give an executable file", path,
+                      S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
+  }
+  FileBytes result;
+  if (status.st_size == 0) return result;
+  const size_t size_bytes = static_cast<size_t>(status.st_size);
+  void* mapping = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (mapping == MAP_FAILED) {
+    return make_error("{}: cannot map {} bytes: {}", path, size_bytes, std::strerror(errno));
+  }
+  result.mapping_ = mapping;
+  result.mapping_size_bytes_ = size_bytes;
+  return result;
+}
+
+FileBytes::FileBytes(FileBytes&& other) noexcept
+    : mapping_(std::exchange(other.mapping_, nullptr)),
+      mapping_size_bytes_(std::exchange(other.mapping_size_bytes_, 0)),
+      owned_(std::move(other.owned_)) {}
+
+FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
+  std::swap(mapping_, other.mapping_);
+  std::swap(mapping_size_bytes_, other.mapping_size_bytes_);
+  std::swap(owned_, other.owned_);
+  return *this;
+}
+
+FileBytes::~FileBytes() {
+  if (mapping_ != nullptr) ::munmap(mapping_, mapping_size_bytes_);
+}
+
+std::span<const uint8_t> FileBytes::span() const {
+  if (mapping_ != nullptr) return {static_cast<const uint8_t*>(mapping_), mapping_size_bytes_};
+  return owned_;
+}
+
+}  // namespace tally::elf

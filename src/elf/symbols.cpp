@@ -1,0 +1,155 @@
+// Reading, ordering and finding function symbols.
+#include "elf/symbols.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+#include "base/bytes.h"
+
+namespace tally::elf {
+namespace {
+
+struct Candidate {
+  Symbol symbol;
+  bool global = false;
+};
+
+bool is_function(const Elf64_Sym& entry) {
+  const unsigned type = ELF64_ST_TYPE(entry.st_info);
+  return (type == STT_FUNC || type == STT_GNU_IFUNC) && entry.st_shndx != SHN_UNDEF &&
+         entry.st_value != 0;
+}
+
+class TableReader {
+ public:
+  TableReader(const Layout& program, std::vector<Candidate>& result)
+      : program_(program), result_(result) {}
+
+  void read(const Layout& layout, uint32_t section_type, SymbolSource source) {
+    for (const SectionHeader& section : layout.sections) {
+      if (section.type != section_type || section.link >= layout.sections.size()) continue;
+      read_table(section.contents, layout.sections[section.link].contents, source);
+    }
+  }
+
+ private:
+  void read_table(std::span<const uint8_t> table, std::span<const uint8_t> names,
+                  SymbolSource source) {
+    ByteReader reader(table);
+    while (reader.remaining() >= sizeof(Elf64_Sym)) {
+      const auto entry = reader.fixed<Elf64_Sym>();
+      if (!is_function(entry)) continue;
+      const Segment* segment = program_.segment_at(LinkAddr(entry.st_value));
+      if (segment == nullptr || !segment->executable) continue;
+      ByteReader name_reader(names);
+      name_reader.seek(entry.st_name);
+      const std::string_view name = name_reader.cstring();
+      if (name.empty() || name.size() > kNameSizeMax) continue;
+      const bool sized = entry.st_size <= segment->range.end.value() - entry.st_value;
+      const uint64_t end = entry.st_value + (sized ? entry.st_size : 0);
+      result_.push_back({.symbol = {.range = {LinkAddr(entry.st_value), LinkAddr(end)},
+                                    .name = std::string(name),
+                                    .source = source},
+                         .global = ELF64_ST_BIND(entry.st_info) != STB_LOCAL});
+    }
+  }
+
+  // Names may overlap in the string table: without a limit a small file holds terabytes of them.
+  static constexpr size_t kNameSizeMax = 64 * 1024;
+
+  const Layout& program_;
+  std::vector<Candidate>& result_;
+};
+
+// By address, then by preference.
+auto order(const Candidate& candidate) {
+  const Symbol& symbol = candidate.symbol;
+  return std::tuple(symbol.range.begin, symbol.range.empty(), !candidate.global, symbol.name.size(),
+                    std::string_view(symbol.name), symbol.source);
+}
+
+}  // namespace
+
+SymbolTable::SymbolTable(const Layout& program, const Layout* debug) {
+  std::vector<Candidate> candidates;
+  TableReader reader(program, candidates);
+  reader.read(program, SHT_SYMTAB, SymbolSource::kSymtab);
+  reader.read(program, SHT_DYNSYM, SymbolSource::kDynsym);
+  if (debug != nullptr) reader.read(*debug, SHT_SYMTAB, SymbolSource::kDebugFile);
+  std::ranges::sort(candidates, {}, order);
+  std::vector<bool> global;
+  for (Candidate& candidate : candidates) {
+    const bool repeated = !symbols_.empty() &&
+                          symbols_.back().range.begin == candidate.symbol.range.begin &&
+                          symbols_.back().name == candidate.symbol.name;
+    if (repeated) continue;
+    symbols_.push_back(std::move(candidate.symbol));
+    global.push_back(candidate.global);
+  }
+  symbols_.shrink_to_fit();
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    const auto [entry, inserted] = by_name_.try_emplace(symbols_[i].name, i);
+    if (!inserted && global[i] && !global[entry->second]) entry->second = i;
+  }
+  build_stretches();
+}
+
+// The sweep: `open` holds the symbols that have begun, the owner on top.
+void SymbolTable::build_stretches() {
+  const auto loses = [this](size_t a, size_t b) {
+    const LinkAddr begin_a = symbols_[a].range.begin;
+    const LinkAddr begin_b = symbols_[b].range.begin;
+    return begin_a != begin_b ? begin_a < begin_b : a > b;
+  };
+  std::priority_queue<size_t, std::vector<size_t>, decltype(loses)> open(loses);
+  LinkAddr here;
+  // Gives everything from `here` up to `limit` to its owners.
+  const auto sweep_to = [&](LinkAddr limit) {
+    while (!open.empty() && here < limit) {
+      const LinkAddr end = symbols_[open.top()].range.end;
+      if (here < end) {
+        const LinkAddr stop = std::min(end, limit);
+        add_stretch(here, stop, open.top());
+        here = stop;
+      }
+      if (end <= here) open.pop();
+    }
+    here = limit;
+  };
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    if (symbols_[i].range.empty()) continue;
+    sweep_to(symbols_[i].range.begin);
+    open.push(i);
+  }
+  sweep_to(LinkAddr(UINT64_MAX));
+}
+
+void SymbolTable::add_stretch(LinkAddr begin, LinkAddr end, size_t symbol) {
+  if (!stretches_.empty() && stretches_.back().symbol == symbol &&
+      stretches_.back().range.end == begin) {
+    stretches_.back().range.end = end;
+    return;
+  }
+  stretches_.push_back({{begin, end}, symbol});
+}
+
+const Symbol* SymbolTable::at(LinkAddr address) const {
+  const auto next = std::ranges::upper_bound(stretches_, address, {},
+                                             [](const Stretch& s) { return s.range.begin; });
+  if (next != stretches_.begin() && std::prev(next)->range.contains(address)) {
+    return &symbols_[std::prev(next)->symbol];
+  }
+  const auto exact = std::ranges::lower_bound(symbols_, address, {},
+                                              [](const Symbol& s) { return s.range.begin; });
+  return exact != symbols_.end() && exact->range.begin == address ? &*exact : nullptr;
+}
+
+const Symbol* SymbolTable::named(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &symbols_[found->second];
+}
+
+}  // namespace tally::elf
