@@ -1,0 +1,156 @@
+// See checks.h.
+#include "profile/checks.h"
+
+#include <fmt/format.h>
+
+namespace tally::profile {
+namespace {
+
+bool is_call(EdgeKind kind) {
+  return kind == EdgeKind::kCall || kind == EdgeKind::kIndirectCall;
+}
+
+// A sum of counts of which some may be unknown.
+struct Sum {
+  __int128 value = 0;
+  bool known = true;
+  void add(const Edge& edge) {
+    if (edge.source == CountSource::kUnknown) {
+      known = false;
+    } else {
+      value += edge.count;
+    }
+  }
+};
+
+class Checker {
+ public:
+  Checker(const Profile& profile, const FlowIndex& index) : profile_(profile), index_(index) {}
+
+  FlowReport run() {
+    for (const Block& block : profile_.blocks) check_block(block);
+    for (const Procedure& procedure : profile_.procedures) check_entries(procedure);
+    return std::move(report_);
+  }
+
+ private:
+  void check_block(const Block& block) {
+    Sum in;
+    Sum out;
+    Sum calls;
+    bool has_calls = false;
+    for (uint32_t edge : index_.edges_to(block.id)) in.add(profile_.edges[edge]);
+    for (uint32_t index : index_.edges_from(block.id)) {
+      const Edge& edge = profile_.edges[index];
+      if (is_call(edge.kind)) {
+        calls.add(edge);
+        has_calls = true;
+      } else {
+        out.add(edge);
+      }
+    }
+    __int128 left = 0;
+    for (uint32_t term : index_.abnormal_at(block.id)) {
+      in.value += profile_.abnormal[term].entered;
+      left += profile_.abnormal[term].left;
+    }
+    out.value += left;
+    const bool known =
+        block.source != CountSource::kUnknown && in.known && out.known && calls.known;
+    if (known) {
+      ++report_.blocks_checked;
+    } else {
+      undetermined(block.id);
+    }
+    if (block.source == CountSource::kUnknown) return;
+    compare(FlowRule::kIn, block, in.value, in.known);
+    compare(FlowRule::kOut, block, out.value, out.known && !block.returns);
+    if (!has_calls) return;
+    const bool too_few = calls.known && calls.value < static_cast<__int128>(block.count) - left;
+    if (too_few || calls.value > block.count) {
+      fault(FlowRule::kCalls, block.id, calls.value, block.count);
+    }
+  }
+
+  // An incomplete sum may fall short of the count, but never exceed it.
+  void compare(FlowRule rule, const Block& block, __int128 flow, bool complete) {
+    if (flow > block.count || (complete && flow < block.count)) {
+      fault(rule, block.id, flow, block.count);
+    }
+  }
+
+  void check_entries(const Procedure& procedure) {
+    if (procedure.entries_source == CountSource::kUnknown) return;
+    Sum entries;
+    if (const std::optional<uint32_t> block = index_.entry_block(procedure.id)) {
+      for (uint32_t index : index_.edges_to(*block)) {
+        const Edge& edge = profile_.edges[index];
+        const bool outside = profile_.blocks[edge.from_block].procedure_id != procedure.id;
+        if (outside || is_call(edge.kind)) entries.add(edge);
+      }
+      for (uint32_t term : index_.abnormal_at(*block)) {
+        entries.value += profile_.abnormal[term].entered;
+      }
+    }
+    if (entries.known) ++report_.procedures_checked;
+    if (entries.value > procedure.entries || (entries.known && entries.value < procedure.entries)) {
+      fault(FlowRule::kEntries, procedure.id, entries.value, procedure.entries);
+    }
+  }
+
+  void fault(FlowRule rule, uint32_t id, __int128 flow, uint64_t count) {
+    ++report_.faults_total;
+    if (report_.faults.size() >= FlowReport::kListed) return;
+    report_.faults.push_back({rule, id, flow, count});
+  }
+
+  void undetermined(uint32_t block) {
+    ++report_.undetermined_total;
+    if (report_.undetermined.size() < FlowReport::kListed) report_.undetermined.push_back(block);
+  }
+
+  const Profile& profile_;
+  const FlowIndex& index_;
+  FlowReport report_;
+};
+
+std::string_view words(FlowRule rule) {
+  switch (rule) {
+    case FlowRule::kIn:
+      return "in-edges and abnormal entries give {}, its count is {}";
+    case FlowRule::kOut:
+      return "out-edges and abnormal exits give {}, its count is {}";
+    case FlowRule::kCalls:
+      return "it made {} calls, its count is {}";
+    case FlowRule::kEntries:
+      return "calls, jumps and abnormal entries give {}, its entries are {}";
+  }
+  return "{} of {}";
+}
+
+// The last part of a path: enough to tell modules apart in a message.
+std::string_view base_name(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+}  // namespace
+
+FlowReport check_flow(const Profile& profile, const FlowIndex& index) {
+  return Checker(profile, index).run();
+}
+
+FlowReport check_flow(const Profile& profile) {
+  return check_flow(profile, FlowIndex(profile));
+}
+
+std::string describe(const Profile& profile, const FlowFault& fault) {
+  const bool of_procedure = fault.rule == FlowRule::kEntries;
+  const Procedure& procedure =
+      profile.procedures[of_procedure ? fault.id : profile.blocks[fault.id].procedure_id];
+  const LinkAddr address = of_procedure ? procedure.entry : profile.blocks[fault.id].address;
+  return fmt::format("{} {}+{:#x}: {}", of_procedure ? "procedure" : "block",
+                     base_name(profile.modules[procedure.module_id].path), address.value(),
+                     fmt::format(fmt::runtime(words(fault.rule)), fault.flow, fault.count));
+}
+
+}  // namespace tally::profile

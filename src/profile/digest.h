@@ -1,0 +1,18 @@
+// A 64-bit digest of everything a profile says.
+//
+// SQLite notices a damaged page header but not a flipped bit in a count, and a wrong count that
+// looks right is the one thing a profile must never hold.  So the file carries this digest,
+// computed over the model and not over the bytes of the file: copying the tables into another
+// database with SQLite's own tools keeps it valid.  It guards against accidents, not against
+// forgery.
+#pragma once
+
+#include <cstdint>
+
+#include "profile/model.h"
+
+namespace tally::profile {
+
+uint64_t content_digest(const Profile& profile);
+
+}  // namespace tally::profile

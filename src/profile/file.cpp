@@ -1,0 +1,225 @@
+// See file.h.  The header of the file is read by hand first, because SQLite's own words ("file is
+// not a database") do not tell a text file from a profile of a newer Tally.
+#include "profile/file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "profile/database.h"
+#include "profile/tables.h"
+#include "profile/validate.h"
+
+namespace tally::profile {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int value) : value_(value) {}
+  ~FileDescriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  int get() const { return value_; }
+  bool open() const { return value_ >= 0; }
+
+ private:
+  int value_;
+};
+
+// A file size limit (ulimit -f) sends SIGXFSZ, which would kill us with the profile in hand.  While
+// this lives, the limit is an ordinary error of write.
+class FileSizeSignalBlock {
+ public:
+  FileSizeSignalBlock() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~FileSizeSignalBlock() {
+    if (sigismember(&before_, SIGXFSZ) == 1) return;
+    // Take the signals that our own writes raised before letting others through again.
+    const timespec no_wait = {};
+    while (sigtimedwait(&signal_, nullptr, &no_wait) == SIGXFSZ) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  FileSizeSignalBlock(const FileSizeSignalBlock&) = delete;
+  FileSizeSignalBlock& operator=(const FileSizeSignalBlock&) = delete;
+
+ private:
+  sigset_t signal_;
+  sigset_t before_;
+};
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+Error cannot_write(const std::string& path, std::string_view why) {
+  return make_error("cannot write profile '{}': {}; choose another place with -o", path, why);
+}
+
+// Where the bytes go in the end.  A symbolic link is followed, so that it stays a link; a device or
+// a folder is never replaced by a file.
+Result<std::string> final_path(const std::string& path) {
+  struct stat info;
+  if (path.empty()) return make_error(ErrorKind::kUsage, "the profile's file name is empty");
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT && ::lstat(path.c_str(), &info) != 0) return path;
+    return cannot_write(path, std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return cannot_write(path, "it exists and is not a regular file");
+  char* resolved = ::realpath(path.c_str(), nullptr);
+  if (resolved == nullptr) return cannot_write(path, std::strerror(errno));
+  std::string result = resolved;
+  ::free(resolved);
+  return result;
+}
+
+// The file under its provisional name; removed unless it was moved to its final one.
+class PartialFile {
+ public:
+  explicit PartialFile(const std::string& target)
+      : target_(target), name_(fmt::format("{}.partial-{}", target, ::getpid())) {}
+  ~PartialFile() {
+    if (created_) ::unlink(name_.c_str());
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+  const std::string& name() const { return name_; }
+
+  // 0 or an errno.
+  int create() {
+    // A leftover under our own process id belongs to a process that is gone.
+    ::unlink(name_.c_str());
+    descriptor_ = ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ < 0) return errno;
+    created_ = true;
+    return 0;
+  }
+
+  int move_to_target() {
+    if (::fsync(descriptor_) != 0) return errno;
+    if (::rename(name_.c_str(), target_.c_str()) != 0) return errno;
+    created_ = false;
+    // The profile is complete and in place; a folder that cannot be synced (some file systems
+    // refuse) leaves only the name's survival of a power failure open.
+    const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_CLOEXEC));
+    if (folder.open()) ::fsync(folder.get());
+    return 0;
+  }
+
+ private:
+  std::string target_;
+  std::string name_;
+  int descriptor_ = -1;
+  bool created_ = false;
+};
+
+Status write_database(const Profile& profile, const std::string& path) {
+  TRY_ASSIGN(Database database, Database::open_for_writing(path));
+  TRY(write_tables(database, profile));
+  return database.close();
+}
+
+constexpr std::string_view kMagic{"SQLite format 3\0", 16};
+constexpr size_t kHeaderBytes = 100;
+constexpr size_t kUserVersionOffset = 60;
+constexpr size_t kApplicationIdOffset = 68;
+
+uint32_t big_endian_32(const std::array<uint8_t, kHeaderBytes>& bytes, size_t offset) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | bytes[offset + i];
+  return value;
+}
+
+Status check_header(const std::array<uint8_t, kHeaderBytes>& header) {
+  if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) {
+    return make_error("not a Tally profile (nor any SQLite database)");
+  }
+  if (big_endian_32(header, kApplicationIdOffset) != kApplicationId) {
+    return make_error("not a Tally profile (a SQLite database of another application)");
+  }
+  const uint32_t version = big_endian_32(header, kUserVersionOffset);
+  if (version > kFormatVersion) {
+    return make_error(
+        "profile format {} is newer than this Tally, which reads format {}; use a "
+        "newer Tally",
+        version, kFormatVersion);
+  }
+  if (version != kFormatVersion) {
+    return make_error("profile format {} does not exist; the file is damaged", version);
+  }
+  return Ok{};
+}
+
+// Checks that `path` is a regular file that begins like a profile; returns its size.
+Result<uint64_t> check_file(const std::string& path) {
+  // O_NONBLOCK: opening a pipe that nobody writes to must not hang.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info;
+  if (!file.open() || ::fstat(file.get(), &info) != 0)
+    return make_error("{}", std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return make_error("not a regular file");
+  std::array<uint8_t, kHeaderBytes> header;
+  const ssize_t got = ::pread(file.get(), header.data(), header.size(), 0);
+  if (got < 0) return make_error("{}", std::strerror(errno));
+  if (got == 0) return make_error("not a Tally profile (the file is empty)");
+  if (static_cast<size_t>(got) < header.size()) {
+    return make_error("not a Tally profile (only {} bytes)", got);
+  }
+  TRY(check_header(header));
+  return static_cast<uint64_t>(info.st_size);
+}
+
+Result<Profile> load_file(const std::string& path) {
+  TRY_ASSIGN(const uint64_t size_bytes, check_file(path));
+  TRY_ASSIGN(Database database, Database::open_for_reading(path, size_bytes));
+  return read_tables(database);
+}
+
+}  // namespace
+
+Status save(const Profile& profile, const std::string& path) {
+  if (Status valid = validate(profile); !valid) {
+    return cannot_write(path, fmt::format("it would be malformed ({}); this is a bug of Tally",
+                                          valid.error().message));
+  }
+  TRY_ASSIGN(const std::string target, final_path(path));
+  const FileSizeSignalBlock no_size_signal;
+  PartialFile partial(target);
+  if (const int error = partial.create()) return cannot_write(path, std::strerror(error));
+  if (Status written = write_database(profile, partial.name()); !written) {
+    return cannot_write(path, written.error().message);
+  }
+  if (const int error = partial.move_to_target()) return cannot_write(path, std::strerror(error));
+  return Ok{};
+}
+
+Result<Profile> load(const std::string& path) {
+  Result<Profile> profile = load_file(path);
+  if (!profile) return make_error("cannot read '{}': {}", path, profile.error().message);
+  return profile;
+}
+
+Status check_writable(const std::string& path) {
+  TRY_ASSIGN(const std::string target, final_path(path));
+  PartialFile partial(target);
+  if (const int error = partial.create()) return cannot_write(path, std::strerror(error));
+  return Ok{};
+}
+
+}  // namespace tally::profile

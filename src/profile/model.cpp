@@ -1,0 +1,81 @@
+// The words for the model's enumerations.  They appear in dumps and in the CSV interfaces, so they
+// are part of what docs/formats.md promises.
+#include "profile/model.h"
+
+namespace tally::profile {
+
+const char* to_string(CountSource source) {
+  switch (source) {
+    case CountSource::kMeasured:
+      return "measured";
+    case CountSource::kDerived:
+      return "derived";
+    case CountSource::kUnknown:
+      return "unknown";
+  }
+  return "invalid";
+}
+
+const char* to_string(Provenance provenance) {
+  switch (provenance) {
+    case Provenance::kEntryPoint:
+      return "entry point";
+    case Provenance::kSymbol:
+      return "symbol";
+    case Provenance::kUnwindRange:
+      return "unwind range";
+    case Provenance::kDirectCall:
+      return "direct call";
+    case Provenance::kFlow:
+      return "flow";
+    case Provenance::kJumpTable:
+      return "jump table";
+    case Provenance::kRunTime:
+      return "run time";
+  }
+  return "invalid";
+}
+
+const char* to_string(EdgeKind kind) {
+  switch (kind) {
+    case EdgeKind::kFallthrough:
+      return "fallthrough";
+    case EdgeKind::kTaken:
+      return "taken";
+    case EdgeKind::kJump:
+      return "jump";
+    case EdgeKind::kIndirectJump:
+      return "indirect-jump";
+    case EdgeKind::kCall:
+      return "call";
+    case EdgeKind::kIndirectCall:
+      return "indirect-call";
+    case EdgeKind::kCallReturn:
+      return "call-return";
+    case EdgeKind::kSystemCall:
+      return "system-call";
+  }
+  return "invalid";
+}
+
+const char* to_string(AbnormalKind kind) {
+  switch (kind) {
+    case AbnormalKind::kProgramStart:
+      return "program start";
+    case AbnormalKind::kThreadStart:
+      return "thread start";
+    case AbnormalKind::kProgramExit:
+      return "program exit";
+    case AbnormalKind::kThreadExit:
+      return "thread exit";
+    case AbnormalKind::kNonLocalJump:
+      return "non-local jump";
+    case AbnormalKind::kFault:
+      return "fault";
+    case AbnormalKind::kOther:
+      return "other";
+  }
+  return "invalid";
+}
+
+}  // namespace tally::profile

@@ -1,0 +1,83 @@
+// The tables of a profile file: what they are called, how they are filled and read.
+//
+// Version 1 is described column by column in docs/formats.md.  A file whose tables were created by
+// other statements than these is refused, so reading never depends on what a stranger's view or
+// virtual table chooses to answer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/result.h"
+#include "profile/database.h"
+#include "profile/model.h"
+
+namespace tally::profile {
+
+inline constexpr uint32_t kApplicationId = 0x54414C59;  // "TALY"
+inline constexpr uint32_t kFormatVersion = 1;
+
+struct Table {
+  const char* name;
+  const char* sql;  // exactly as SQLite keeps it in its schema
+};
+
+inline constexpr std::array<Table, 9> kTables = {{
+    {"meta", "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"},
+    {"run",
+     "CREATE TABLE run(id INTEGER PRIMARY KEY, name TEXT NOT NULL, value ANY NOT NULL, "
+     "extra INTEGER NOT NULL) STRICT"},
+    {"modules",
+     "CREATE TABLE modules(id INTEGER PRIMARY KEY, path TEXT NOT NULL, build_id TEXT NOT NULL, "
+     "load_bias INTEGER NOT NULL, mapped_begin INTEGER NOT NULL, mapped_end INTEGER NOT NULL, "
+     "size_bytes INTEGER NOT NULL, main_program INTEGER NOT NULL) STRICT"},
+    {"procedures",
+     "CREATE TABLE procedures(id INTEGER PRIMARY KEY, module INTEGER NOT NULL, "
+     "entry INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT NOT NULL, "
+     "provenance INTEGER NOT NULL, entries INTEGER NOT NULL, entries_source INTEGER NOT NULL) "
+     "STRICT"},
+    {"blocks",
+     "CREATE TABLE blocks(id INTEGER PRIMARY KEY, procedure INTEGER NOT NULL, "
+     "address INTEGER NOT NULL, size_bytes INTEGER NOT NULL, instruction_sizes BLOB NOT NULL, "
+     "count INTEGER NOT NULL, source INTEGER NOT NULL, provenance INTEGER NOT NULL, "
+     "returns INTEGER NOT NULL, equation TEXT NOT NULL) STRICT"},
+    {"partial_runs",
+     "CREATE TABLE partial_runs(id INTEGER PRIMARY KEY, block INTEGER NOT NULL, "
+     "first_instruction INTEGER NOT NULL, last_instruction INTEGER NOT NULL, "
+     "delta INTEGER NOT NULL) STRICT"},
+    {"edges",
+     "CREATE TABLE edges(id INTEGER PRIMARY KEY, from_block INTEGER NOT NULL, "
+     "to_block INTEGER NOT NULL, kind INTEGER NOT NULL, count INTEGER NOT NULL, "
+     "source INTEGER NOT NULL) STRICT"},
+    {"abnormal",
+     "CREATE TABLE abnormal(id INTEGER PRIMARY KEY, block INTEGER NOT NULL, "
+     "kind INTEGER NOT NULL, entered INTEGER NOT NULL, \"left\" INTEGER NOT NULL, "
+     "detail TEXT NOT NULL) STRICT"},
+    {"issues",
+     "CREATE TABLE issues(id INTEGER PRIMARY KEY, scope TEXT NOT NULL, message TEXT NOT NULL, "
+     "amount INTEGER NOT NULL) STRICT"},
+}};
+
+// For people with a SQL prompt only; never read by Tally.
+inline constexpr std::array<const char*, 2> kViews = {
+    "CREATE VIEW block_list AS SELECT blocks.id AS block, modules.path AS module, "
+    "procedures.name AS procedure, printf('0x%x', blocks.address) AS address, blocks.size_bytes, "
+    "length(instruction_sizes) AS instructions, count, "
+    "CASE source WHEN 0 THEN 'measured' WHEN 1 THEN 'derived' ELSE 'unknown' END AS source "
+    "FROM blocks JOIN procedures ON procedures.id = blocks.procedure "
+    "JOIN modules ON modules.id = procedures.module",
+    "CREATE VIEW edge_list AS SELECT edges.id AS edge, from_block, to_block, "
+    "CASE kind WHEN 0 THEN 'fallthrough' WHEN 1 THEN 'taken' WHEN 2 THEN 'jump' "
+    "WHEN 3 THEN 'indirect-jump' WHEN 4 THEN 'call' WHEN 5 THEN 'indirect-call' "
+    "WHEN 6 THEN 'call-return' ELSE 'system-call' END AS kind, count, "
+    "CASE source WHEN 0 THEN 'measured' WHEN 1 THEN 'derived' ELSE 'unknown' END AS source "
+    "FROM edges",
+};
+
+// Creates the tables in an empty database and fills them, in one transaction.
+Status write_tables(Database& database, const Profile& profile);
+
+// Checks schema and version, reads all tables, validates the result and compares its digest.
+Result<Profile> read_tables(Database& database);
+
+}  // namespace tally::profile
