@@ -13,20 +13,6 @@
 namespace tally::elf {
 namespace {
 
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 Error open_error(const std::string& path, int error_number) {
   switch (error_number) {
     case ENOENT:
@@ -46,18 +32,18 @@ Error open_error(const std::string& path, int error_number) {
 }  // namespace
 
 Result<FileBytes> FileBytes::map(const std::string& path) {
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return open_error(path, errno);
+  FileBytes result;
+  result.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (result.fd_ < 0) return open_error(path, errno);
   struct stat status = {};
-  if (::fstat(fd.get(), &status) != 0) return open_error(path, errno);
+  if (::fstat(result.fd_, &status) != 0) return open_error(path, errno);
   if (!S_ISREG(status.st_mode)) {
     return make_error(ErrorKind::kNotExecutable, "{}: {}; give an executable file", path,
                       S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
   }
-  FileBytes result;
   if (status.st_size == 0) return result;
   const size_t size_bytes = static_cast<size_t>(status.st_size);
-  void* mapping = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  void* mapping = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, result.fd_, 0);
   if (mapping == MAP_FAILED) {
     return make_error("{}: cannot map {} bytes: {}", path, size_bytes, std::strerror(errno));
   }
@@ -66,20 +52,42 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   return result;
 }
 
-FileBytes::FileBytes(FileBytes&& other) noexcept
-    : mapping_(std::exchange(other.mapping_, nullptr)),
-      mapping_size_bytes_(std::exchange(other.mapping_size_bytes_, 0)),
-      owned_(std::move(other.owned_)) {}
+FileBytes FileBytes::writable_copy() const {
+  FileBytes result;
+  result.writable_ = true;
+  if (mapping_ == nullptr) {
+    result.owned_ = owned_;
+    return result;
+  }
+  void* mapping = ::mmap(nullptr, mapping_size_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd_, 0);
+  if (mapping == MAP_FAILED) return result;
+  result.mapping_ = mapping;
+  result.mapping_size_bytes_ = mapping_size_bytes_;
+  return result;
+}
 
+uint8_t* FileBytes::writable_data() {
+  CHECK(writable_) << "these bytes are shared with everybody who reads the file";
+  return mapping_ != nullptr ? static_cast<uint8_t*>(mapping_) : owned_.data();
+}
+
+FileBytes::FileBytes(FileBytes&& other) noexcept {
+  *this = std::move(other);
+}
+
+// Swapping leaves the cleaning up to `other`; both stay valid.
 FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
+  std::swap(fd_, other.fd_);
   std::swap(mapping_, other.mapping_);
   std::swap(mapping_size_bytes_, other.mapping_size_bytes_);
+  std::swap(writable_, other.writable_);
   std::swap(owned_, other.owned_);
   return *this;
 }
 
 FileBytes::~FileBytes() {
   if (mapping_ != nullptr) ::munmap(mapping_, mapping_size_bytes_);
+  if (fd_ >= 0) ::close(fd_);
 }
 
 std::span<const uint8_t> FileBytes::span() const {

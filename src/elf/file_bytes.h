@@ -25,11 +25,19 @@ class FileBytes {
 
   std::span<const uint8_t> span() const;
 
+  // The same bytes once more, for a library that writes into what it reads: libelf changes section
+  // headers in place when it decompresses a section.  Empty when memory is short.  Pages are copied
+  // only when written.
+  FileBytes writable_copy() const;
+  uint8_t* writable_data();  // of a writable_copy() only
+
  private:
   FileBytes() = default;
 
+  int fd_ = -1;  // kept open for writable_copy()
   void* mapping_ = nullptr;
   size_t mapping_size_bytes_ = 0;
+  bool writable_ = false;
   std::vector<uint8_t> owned_;
 };
 

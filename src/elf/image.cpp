@@ -11,6 +11,8 @@
 #include <mutex>
 #include <utility>
 
+#include "elf/debug_file.h"
+#include "elf/dwarf_handles.h"
 #include "elf/eh_frame.h"
 #include "elf/file_bytes.h"
 #include "elf/layout.h"
@@ -43,9 +45,34 @@ struct Image::Impl {
     return Ok{};
   }
 
+  const DebugFile* separate_debug_file() {
+    std::call_once(debug_file_once,
+                   [this] { debug_file = find_debug_file(path, layout, build_id); });
+    return debug_file ? &*debug_file : nullptr;
+  }
+
   const SymbolTable& symbol_table() {
-    std::call_once(symbols_once, [this] { symbols.emplace(layout, nullptr); });
+    std::call_once(symbols_once, [this] {
+      const DebugFile* debug = separate_debug_file();
+      symbols.emplace(layout, debug == nullptr ? nullptr : &debug->layout);
+    });
     return *symbols;
+  }
+
+  // The program's own lines come first; the debug file is for programs that have none.
+  LineTable& line_table() {
+    std::call_once(lines_once, [this] {
+      const bool own = layout.section_named(".debug_line") != nullptr ||
+                       layout.section_named(".zdebug_line") != nullptr;
+      const DebugFile* debug = own ? nullptr : separate_debug_file();
+      lines.emplace(debug == nullptr ? bytes : debug->bytes);
+    });
+    return *lines;
+  }
+
+  Dwarf_CFI* cfi_handle() {
+    std::call_once(cfi_once, [this] { cfi.emplace(bytes); });
+    return cfi->handle();
   }
 
   const std::string path;
@@ -58,8 +85,14 @@ struct Image::Impl {
 
   std::once_flag unwind_once;
   std::vector<LinkRange> unwind_ranges;
+  std::once_flag debug_file_once;
+  std::optional<DebugFile> debug_file;
   std::once_flag symbols_once;
   std::optional<SymbolTable> symbols;
+  std::once_flag lines_once;
+  std::optional<LineTable> lines;
+  std::once_flag cfi_once;
+  std::optional<Cfi> cfi;
 };
 
 Image::Image() = default;
@@ -128,6 +161,20 @@ const Symbol* Image::symbol_at(LinkAddr address) const {
 }
 const Symbol* Image::symbol_named(std::string_view name) const {
   return impl_->symbol_table().named(name);
+}
+
+std::optional<SourceLine> Image::line_at(LinkAddr address) const {
+  return impl_->line_table().at(address);
+}
+
+std::optional<std::string> Image::debug_file() const {
+  const DebugFile* file = impl_->separate_debug_file();
+  if (file == nullptr) return std::nullopt;
+  return file->path;
+}
+
+void* Image::cfi() const {
+  return impl_->cfi_handle();
 }
 
 }  // namespace tally::elf
