@@ -24,13 +24,13 @@ const char* to_string(CountSource source);
 
 // Where a fact of the control-flow graph came from, for `tally explain`.
 enum class Provenance : uint8_t {
-  kEntryPoint = 0,   // ELF entry
+  kEntryPoint = 0,  // ELF entry
   kSymbol = 1,
   kUnwindRange = 2,  // .eh_frame
   kDirectCall = 3,   // target of a call found by disassembly
   kFlow = 4,         // reached by disassembly from the procedure's entry
   kJumpTable = 5,
-  kRunTime = 6,      // control arrived there while the program ran
+  kRunTime = 6,  // control arrived there while the program ran
 };
 const char* to_string(Provenance provenance);
 
@@ -39,10 +39,10 @@ enum class EdgeKind : uint8_t {
   kTaken = 1,        // conditional branch taken
   kJump = 2,         // direct unconditional jump
   kIndirectJump = 3,
-  kCall = 4,          // from the calling block to the callee's entry
+  kCall = 4,  // from the calling block to the callee's entry
   kIndirectCall = 5,
-  kCallReturn = 6,    // from the calling block to the block after the call: calls that came back
-  kSystemCall = 7,    // from a block that ends in `syscall` to the next one
+  kCallReturn = 6,  // from the calling block to the block after the call: calls that came back
+  kSystemCall = 7,  // from a block that ends in `syscall` to the next one
 };
 const char* to_string(EdgeKind kind);
 
@@ -50,9 +50,9 @@ struct Module {
   uint32_t id = 0;
   std::string path;  // as the kernel names it; "[vdso]" for the vdso
   std::string build_id;
-  uint64_t load_bias = 0;      // target address = link address + load_bias
-  TargetRange mapped;          // from the lowest to the highest mapped address
-  uint64_t size_bytes = 0;     // of the file
+  uint64_t load_bias = 0;   // target address = link address + load_bias
+  TargetRange mapped;       // from the lowest to the highest mapped address
+  uint64_t size_bytes = 0;  // of the file
   bool main_program = false;
 };
 
@@ -63,7 +63,7 @@ struct Procedure {
   uint64_t size_bytes = 0;  // from the first to the end of the last block
   std::string name;         // raw symbol, empty when there is none
   Provenance provenance = Provenance::kFlow;
-  uint64_t entries = 0;     // times entered at `entry`
+  uint64_t entries = 0;  // times entered at `entry`
   CountSource entries_source = CountSource::kDerived;
 };
 
@@ -107,10 +107,10 @@ struct Edge {
 enum class AbnormalKind : uint8_t {
   kProgramStart = 0,
   kThreadStart = 1,
-  kProgramExit = 2,     // exit_group, or the process died, with this block's call still open
+  kProgramExit = 2,  // exit_group, or the process died, with this block's call still open
   kThreadExit = 3,
-  kNonLocalJump = 4,    // longjmp, exception: the frame was abandoned
-  kFault = 5,           // the program died of a signal here
+  kNonLocalJump = 4,  // longjmp, exception: the frame was abandoned
+  kFault = 5,         // the program died of a signal here
   kOther = 6,
 };
 const char* to_string(AbnormalKind kind);
@@ -126,7 +126,7 @@ struct Abnormal {
 
 // Something that is not exact or not covered, in words for a person. `scope` says which counts.
 struct Issue {
-  std::string scope;    // "process 123 (child)", "gzip+0x4a10", ...
+  std::string scope;  // "process 123 (child)", "gzip+0x4a10", ...
   std::string message;
   uint64_t amount = 1;  // how many events, counts or blocks
 };
@@ -142,7 +142,7 @@ struct Run {
   std::string tally_version;
   std::string placement;  // "blocks", "edges", "feedback"
   uint64_t start_unix_ms = 0;
-  bool exited = false;      // true: exit_status holds; false: killed by `signal`
+  bool exited = false;  // true: exit_status holds; false: killed by `signal`
   int exit_status = 0;
   int signal = 0;
   uint32_t threads = 0;
