@@ -1,0 +1,332 @@
+// Recursive disassembly of one procedure.  See procedure.h for the idea.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cfg/procedure.h"
+
+namespace tally::cfg {
+
+using isa::Flow;
+
+const char* to_string(EdgeKind kind) {
+  switch (kind) {
+    case EdgeKind::kFallthrough:
+      return "fallthrough";
+    case EdgeKind::kTaken:
+      return "taken";
+    case EdgeKind::kJump:
+      return "jump";
+    case EdgeKind::kCallReturn:
+      return "call_return";
+    case EdgeKind::kSystemCall:
+      return "system_call";
+    case EdgeKind::kTableJump:
+      return "table_jump";
+    case EdgeKind::kReturn:
+      return "return";
+    case EdgeKind::kNoReturn:
+      return "no_return";
+    case EdgeKind::kLeave:
+      return "leave";
+  }
+  return "?";
+}
+
+BlockIndex Procedure::block_at(LinkAddr address) const {
+  if (!range.contains(address)) return kExitBlock;
+  const auto offset = static_cast<uint32_t>(address - range.begin);
+  auto it = std::lower_bound(blocks.begin(), blocks.end(), offset,
+                             [](const Block& b, uint32_t o) { return b.offset < o; });
+  if (it == blocks.end() || it->offset != offset) return kExitBlock;
+  return static_cast<BlockIndex>(it - blocks.begin());
+}
+
+const Discoverer::Found* Discoverer::found_at(LinkAddr address) const {
+  const uint64_t offset = address.value() - base_.value();
+  if (offset >= index_.size() || index_[offset] == 0) return nullptr;
+  return &found_[index_[offset] - 1];
+}
+
+Procedure Discoverer::discover(const DiscoverRequest& request) {
+  Procedure procedure;
+  procedure.entry = request.entry;
+  procedure.range = request.range;
+  base_ = request.range.begin;
+  index_.assign(request.range.size_bytes(), 0);
+  found_.clear();
+  leaders_.clear();
+  worklist_.clear();
+  tables_.clear();
+  add_leader(request, request.entry, false);
+  for (LinkAddr extra : request.extra_entries) add_leader(request, extra, false);
+  while (!worklist_.empty()) {
+    const LinkAddr start = worklist_.back();
+    worklist_.pop_back();
+    scan(request, start);
+  }
+  build_blocks(request, procedure);
+  build_edges(request, procedure);
+  procedure.entry_block = procedure.block_at(request.entry);
+  compute_flags(procedure);
+  return procedure;
+}
+
+// Notes that a block begins at `target` if that lies in the range and is nobody else's.
+void Discoverer::add_leader(const DiscoverRequest& request, LinkAddr target, bool from_table) {
+  if (!request.range.contains(target)) return;
+  if (target != request.entry && request.known_elsewhere && request.known_elsewhere(target)) return;
+  const auto offset = static_cast<uint32_t>(target - base_);
+  leaders_.push_back(offset);
+  if (index_[offset] == 0) {
+    worklist_.push_back(target);
+    return;
+  }
+  Found& found = found_[index_[offset] - 1];
+  found.leader = true;
+  found.table_target |= from_table;
+}
+
+// Decodes straight on from `start` until control surely leaves or known code is met.
+void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
+  LinkAddr at = start;
+  for (bool first = true;; first = false) {
+    if (!request.range.contains(at)) return;
+    if (!first && request.known_elsewhere && request.known_elsewhere(at)) return;
+    uint32_t& slot = index_[static_cast<size_t>(at - base_)];
+    if (slot != 0) {
+      // Two straight runs meet here (possibly out of overlapping code): a block begins.
+      found_[slot - 1].leader = true;
+      leaders_.push_back(static_cast<uint32_t>(at - base_));
+      return;
+    }
+    const auto bytes = view_.code_at(at);
+    isa::Insn insn = isa::decode(bytes, at.value());
+    if (insn.size == 0 || !request.range.contains(at + (insn.size - 1u))) return;
+    insn.offset = static_cast<uint32_t>(at - base_);
+    found_.push_back(Found{insn, first, false});
+    slot = static_cast<uint32_t>(found_.size());
+    const LinkAddr next = at + insn.size;
+    switch (insn.flow) {
+      case Flow::kNone:
+        at = next;
+        continue;
+      case Flow::kConditional:
+      case Flow::kCountedJump:
+        add_leader(request, LinkAddr(insn.target), false);
+        add_leader(request, next, false);
+        return;
+      case Flow::kJump:
+        add_leader(request, LinkAddr(insn.target), false);
+        return;
+      case Flow::kCall:
+        if (request.never_returns && request.never_returns(LinkAddr(insn.target))) return;
+        add_leader(request, next, false);
+        return;
+      case Flow::kIndirectCall:
+      case Flow::kSystemCall:
+        add_leader(request, next, false);
+        return;
+      case Flow::kIndirectJump:
+        read_jump_table(request, at);
+        return;
+      case Flow::kReturn:
+      case Flow::kTrap:
+      case Flow::kUnsupported:
+        return;
+    }
+  }
+}
+
+void Discoverer::read_jump_table(const DiscoverRequest& request, LinkAddr at) {
+  constexpr size_t kWindowInsns = 48;
+  std::vector<WindowInsn> window;
+  window.push_back({at, view_.code_at(at)});
+  LinkAddr cursor = at;
+  while (window.size() < kWindowInsns) {
+    const Found* previous = nullptr;
+    for (uint64_t size = 1; size <= 15 && cursor.value() - size >= base_.value(); ++size) {
+      const Found* candidate = found_at(cursor - size);
+      if (candidate && candidate->insn.size == size) {
+        previous = candidate;
+        break;
+      }
+    }
+    if (!previous) break;
+    cursor = base_ + previous->insn.offset;
+    window.push_back({cursor, view_.code_at(cursor)});
+  }
+  std::reverse(window.begin(), window.end());
+  std::vector<LinkAddr> targets = jump_table_targets(window, view_, request.range);
+  for (LinkAddr target : targets) add_leader(request, target, true);
+  if (!targets.empty()) tables_[static_cast<uint32_t>(at - base_)] = std::move(targets);
+}
+
+// Cuts the decoded instructions into blocks.  Each instruction lands in exactly one block.
+void Discoverer::build_blocks(const DiscoverRequest& request, Procedure& procedure) {
+  std::sort(leaders_.begin(), leaders_.end());
+  leaders_.erase(std::unique(leaders_.begin(), leaders_.end()), leaders_.end());
+  std::erase_if(leaders_, [&](uint32_t offset) { return index_[offset] == 0; });
+  for (uint32_t offset : leaders_) found_[index_[offset] - 1].leader = true;
+  procedure.insns.reserve(found_.size());
+  procedure.blocks.reserve(leaders_.size());
+  for (uint32_t offset : leaders_) {
+    Block block;
+    block.offset = offset;
+    block.first_insn = static_cast<uint32_t>(procedure.insns.size());
+    block.from_jump_table = found_[index_[offset] - 1].table_target;
+    uint32_t cursor = offset;
+    while (true) {
+      const Found& found = found_[index_[cursor] - 1];
+      procedure.insns.push_back(found.insn);
+      cursor += found.insn.size;
+      block.end = found.insn.flow;
+      if (found.insn.flow != Flow::kNone) break;
+      if (cursor >= index_.size() || index_[cursor] == 0 || found_[index_[cursor] - 1].leader) {
+        break;
+      }
+    }
+    block.insn_count = static_cast<uint32_t>(procedure.insns.size()) - block.first_insn;
+    block.size_bytes = cursor - offset;
+    procedure.blocks.push_back(block);
+  }
+  (void)request;
+}
+
+// The edge behind a block that hands control away and expects it back.  Without a block to come
+// back to (a call that never returns, a trap), the flow ends there by an edge of its own, so that
+// the count of such a block never rests on the ledger alone.
+void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& procedure,
+                               BlockIndex from) {
+  const Block& block = procedure.blocks[from];
+  const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
+  const bool comes_back = block.end != Flow::kTrap && block.end != Flow::kUnsupported &&
+                          !(block.end == Flow::kCall && request.never_returns &&
+                            request.never_returns(LinkAddr(last.target)));
+  const BlockIndex next = comes_back ? procedure.block_at(procedure.end_of(block)) : kExitBlock;
+  if (next == kExitBlock) {
+    procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
+    return;
+  }
+  const EdgeKind kind =
+      block.end == Flow::kSystemCall ? EdgeKind::kSystemCall : EdgeKind::kCallReturn;
+  procedure.edges.push_back(Edge{from, next, kind, procedure.end_of(block)});
+}
+
+void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedure) {
+  auto add = [&](BlockIndex from, LinkAddr target, EdgeKind kind) {
+    const BlockIndex to = procedure.block_at(target);
+    procedure.edges.push_back(Edge{from, to, to == kExitBlock ? EdgeKind::kLeave : kind, target});
+  };
+  for (BlockIndex i = 0; i < procedure.blocks.size(); ++i) {
+    Block& block = procedure.blocks[i];
+    block.first_edge = static_cast<uint32_t>(procedure.edges.size());
+    const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
+    const LinkAddr next = procedure.end_of(block);
+    switch (block.end) {
+      case Flow::kNone:
+        add(i, next, EdgeKind::kFallthrough);
+        break;
+      case Flow::kConditional:
+      case Flow::kCountedJump:
+        add(i, LinkAddr(last.target), EdgeKind::kTaken);
+        add(i, next, EdgeKind::kFallthrough);
+        break;
+      case Flow::kJump:
+        add(i, LinkAddr(last.target), EdgeKind::kJump);
+        break;
+      case Flow::kCall:
+      case Flow::kIndirectCall:
+      case Flow::kSystemCall:
+      case Flow::kTrap:
+      case Flow::kUnsupported:
+        add_call_edge(request, procedure, i);
+        break;
+      case Flow::kReturn:
+        procedure.edges.push_back(Edge{i, kExitBlock, EdgeKind::kReturn, LinkAddr()});
+        break;
+      case Flow::kIndirectJump:
+        if (auto it = tables_.find(last.offset); it != tables_.end()) {
+          for (LinkAddr target : it->second) {
+            const BlockIndex to = procedure.block_at(target);
+            if (to != kExitBlock) {
+              procedure.edges.push_back(Edge{i, to, EdgeKind::kTableJump, target});
+            }
+          }
+        }
+        break;
+    }
+    block.edge_count = static_cast<uint32_t>(procedure.edges.size()) - block.first_edge;
+  }
+}
+
+// Which flags a procedure looks at before it sets them, judged by its first instructions only.
+uint8_t Discoverer::flags_live_at_entry(LinkAddr target) {
+  auto [it, inserted] = entry_flags_.try_emplace(target.value(), isa::flag::kAll);
+  if (!inserted) return it->second;
+  uint8_t undecided = isa::flag::kAll;
+  uint8_t live = 0;
+  LinkAddr at = target;
+  constexpr int kLookAheadInsns = 12;
+  for (int i = 0; i < kLookAheadInsns && undecided != 0; ++i) {
+    const isa::Insn insn = isa::decode(view_.code_at(at), at.value());
+    if (insn.size == 0) break;
+    live |= undecided & insn.flags_read;
+    undecided &= static_cast<uint8_t>(~(insn.flags_written | insn.flags_read));
+    at = at + insn.size;
+    if (insn.flow == Flow::kJump) {
+      at = LinkAddr(insn.target);
+    } else if (insn.flow != Flow::kNone) {
+      break;
+    }
+  }
+  // Looking may have changed the map, so the entry is looked up again.
+  return entry_flags_[target.value()] = live | undecided;
+}
+
+// Backward data flow over the status flags.  At a return, an indirect branch and a branch that
+// leaves, every flag counts as live: what the other side does is not known, and the ABI's word is
+// not taken for it.
+void Discoverer::compute_flags(Procedure& procedure) {
+  struct Transfer {
+    uint8_t read = 0;
+    uint8_t written = 0;
+    uint8_t out_fixed = 0;
+  };
+  std::vector<Transfer> transfer(procedure.blocks.size());
+  for (BlockIndex i = 0; i < procedure.blocks.size(); ++i) {
+    const Block& block = procedure.blocks[i];
+    Transfer& t = transfer[i];
+    for (const isa::Insn& insn : procedure.insns_of(block)) {
+      t.read |= static_cast<uint8_t>(insn.flags_read & ~t.written);
+      t.written |= insn.flags_written;
+    }
+    const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
+    if (block.end == Flow::kCall) {
+      t.out_fixed = flags_live_at_entry(LinkAddr(last.target));
+    } else if (block.end != Flow::kNone && block.end != Flow::kConditional &&
+               block.end != Flow::kCountedJump && block.end != Flow::kJump) {
+      t.out_fixed = isa::flag::kAll;
+    }
+  }
+  for (Block& block : procedure.blocks) block.flags_live_in = 0;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = procedure.blocks.size(); i-- > 0;) {
+      Block& block = procedure.blocks[i];
+      uint8_t out = transfer[i].out_fixed;
+      if (block.end != Flow::kCall) {
+        for (const Edge& edge : procedure.edges_of(block)) {
+          out |= edge.to == kExitBlock ? isa::flag::kAll : procedure.blocks[edge.to].flags_live_in;
+        }
+      }
+      const auto in = static_cast<uint8_t>(transfer[i].read | (out & ~transfer[i].written));
+      block.flags_live_out = out;
+      if (in != block.flags_live_in) {
+        block.flags_live_in = in;
+        changed = true;
+      }
+    }
+  }
+}
+
+}  // namespace tally::cfg

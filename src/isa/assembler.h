@@ -1,0 +1,158 @@
+// Writing x86-64 machine code: the few instructions that generated code is made of.
+//
+// An Assembler writes forward into a buffer that the target maps elsewhere; `here()` is the address
+// the target sees.  It never grows: running out of room is noted (`overflowed()`), and the caller
+// throws the unit away.  The methods are named after what they emit; the byte sequences are the
+// shortest ones whose length does not depend on a value, so that lengths are constants.
+//
+// `gs(d)` stands for the thread's block in shared memory: [gs:d].  None of the moves, lea, jrcxz
+// and jumps changes a flag; those that do say so.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/address.h"
+#include "base/check.h"
+
+namespace tally::isa {
+
+class Assembler {
+ public:
+  Assembler(uint8_t* begin, size_t size_bytes, CacheAddr address)
+      : begin_(begin), at_(begin), end_(begin + size_bytes), address_(address) {}
+
+  CacheAddr here() const { return address_ + static_cast<uint64_t>(at_ - begin_); }
+  uint32_t offset() const { return static_cast<uint32_t>(at_ - begin_); }
+  bool overflowed() const { return overflowed_; }
+
+  void bytes(const uint8_t* data, size_t size_bytes) {
+    if (!room(size_bytes)) return;
+    std::memcpy(at_, data, size_bytes);
+    at_ += size_bytes;
+  }
+  void u8(uint8_t v) { put(v); }
+  void u32(uint32_t v) { put(v); }
+  void u64(uint64_t v) { put(v); }
+
+  // ---- thread block --------------------------------------------------------------------------
+  void mov_gs_rcx(uint32_t d) { gs_form(0x48, 0x89, 1, d); }
+  void mov_rcx_gs(uint32_t d) { gs_form(0x48, 0x8b, 1, d); }
+  void mov_ecx_gs(uint32_t d) { gs_form(0, 0x8b, 1, d); }
+  void mov_gs_reg(uint32_t d, unsigned reg) { gs_form(rex_w(reg), 0x89, reg & 7, d); }
+  void mov_reg_gs(unsigned reg, uint32_t d) { gs_form(rex_w(reg), 0x8b, reg & 7, d); }
+  void mov_gs64_imm(uint32_t d, int32_t imm) {
+    gs_form(0x48, 0xc7, 0, d);
+    u32(static_cast<uint32_t>(imm));
+  }
+  void mov_gs32_imm(uint32_t d, uint32_t imm) {
+    gs_form(0, 0xc7, 0, d);
+    u32(imm);
+  }
+  void inc_gs(uint32_t d) { gs_form(0x48, 0xff, 0, d); }  // changes all flags but CF
+  void cmp_gs32_imm(uint32_t d, uint32_t imm) {           // changes flags
+    gs_form(0, 0x81, 7, d);
+    u32(imm);
+  }
+  void jmp_gs(uint32_t d) { gs_form(0, 0xff, 4, d); }
+
+  // ---- registers -----------------------------------------------------------------------------
+  void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
+  void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
+  void lea_ecx_rcx_times8() { raw(0x8d, 0x0c, 0xcd), u32(0); }
+  void lea_ecx_rcx_times2() { raw(0x8d, 0x0c, 0x09); }
+  void movzx_ecx_cx() { raw(0x0f, 0xb7, 0xc9); }
+  void movzx_ecx_ch() { raw(0x0f, 0xb6, 0xcd); }
+  void movzx_ecx_ax() { raw(0x0f, 0xb7, 0xc8); }
+  void movzx_ecx_byte_rcx(uint32_t abs) { raw3(0x0f, 0xb6, 0x89, abs); }
+  void pop_rcx() { u8(0x59); }
+  void lea_rsp_rsp(uint32_t d) { raw(0x48, 0x8d, 0xa4, 0x24), u32(d); }
+  // Loads an address within 2 GB of here.
+  void lea_rcx_address(uint64_t target) {
+    raw(0x48, 0x8d, 0x0d);
+    rel32(target);
+  }
+  void push_imm32(uint32_t imm) { u8(0x68), u32(imm); }
+  void push_rip(uint64_t target) { raw(0xff, 0x35), rel32(target); }
+
+  // ---- control -------------------------------------------------------------------------------
+  void jmp(uint64_t target) { u8(0xe9), rel32(target); }
+  void jcc(uint8_t condition, uint64_t target) {
+    raw(0x0f, static_cast<uint8_t>(0x80 | condition));
+    rel32(target);
+  }
+  void jrcxz(uint8_t distance_bytes) { raw(0xe3, distance_bytes); }
+  void jmp_table_rcx8(uint32_t abs) { raw(0xff, 0x24, 0xcd), u32(abs); }
+  void syscall_insn() { raw(0x0f, 0x05); }
+
+  void nops(unsigned count) {
+    while (count-- > 0) u8(0x90);
+  }
+  // Pads so that a 32-bit field behind `prefix_bytes` more bytes does not straddle 8 bytes: only
+  // then may it be patched while another thread runs through it.
+  void align_patch(unsigned prefix_bytes) {
+    static constexpr uint8_t kNop[3][3] = {{0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}};
+    const uint64_t field = here().value() + prefix_bytes;
+    const auto rest = static_cast<unsigned>(field & 7);
+    if (rest > 4) bytes(kNop[8 - rest - 1], 8 - rest);
+  }
+
+  // Points the 32-bit field that starts at `field_offset` to `target`.
+  void patch_rel32(uint32_t field_offset, uint64_t target) {
+    if (overflowed_) return;
+    const uint64_t next = address_.value() + field_offset + 4;
+    const auto distance = static_cast<int64_t>(target - next);
+    CHECK(distance == static_cast<int32_t>(distance)) << "branch out of reach: " << distance;
+    const auto narrow = static_cast<int32_t>(distance);
+    std::memcpy(begin_ + field_offset, &narrow, 4);
+  }
+  void patch_u8(uint32_t offset, uint8_t value) {
+    if (!overflowed_) begin_[offset] = value;
+  }
+
+ private:
+  static uint8_t rex_w(unsigned reg) { return static_cast<uint8_t>(0x48 | (reg >= 8 ? 4 : 0)); }
+  bool room(size_t size_bytes) {
+    if (static_cast<size_t>(end_ - at_) >= size_bytes) return true;
+    overflowed_ = true;
+    return false;
+  }
+  template <class T>
+  void put(T v) {
+    bytes(reinterpret_cast<const uint8_t*>(&v), sizeof v);
+  }
+  template <class... B>
+  void raw(B... b) {
+    const uint8_t data[] = {static_cast<uint8_t>(b)...};
+    bytes(data, sizeof data);
+  }
+  void raw3(uint8_t a, uint8_t b, uint32_t d) { raw(a, b), u32(d); }
+  void raw3(uint8_t a, uint8_t b, uint8_t c, uint32_t d) { raw(a, b, c), u32(d); }
+  // [gs:d] with a register or opcode extension in ModRM.reg.
+  void gs_form(uint8_t rex, uint8_t opcode, unsigned reg, uint32_t d) {
+    uint8_t data[9];
+    size_t n = 0;
+    data[n++] = 0x65;
+    if (rex) data[n++] = rex;
+    data[n++] = opcode;
+    data[n++] = static_cast<uint8_t>(0x04 | reg << 3);
+    data[n++] = 0x25;
+    std::memcpy(data + n, &d, 4);
+    bytes(data, n + 4);
+  }
+  void rel32(uint64_t target) {
+    const uint64_t next = here().value() + 4;
+    const auto distance = static_cast<int64_t>(target - next);
+    CHECK(distance == static_cast<int32_t>(distance) || overflowed_)
+        << "branch out of reach: " << distance;
+    u32(static_cast<uint32_t>(distance));
+  }
+
+  uint8_t* begin_;
+  uint8_t* at_;
+  uint8_t* end_;
+  CacheAddr address_;
+  bool overflowed_ = false;
+};
+
+}  // namespace tally::isa

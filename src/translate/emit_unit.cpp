@@ -1,0 +1,455 @@
+// Emission of one unit.  See unit.h for what the code looks like and why.
+#include <algorithm>
+
+#include "base/check.h"
+#include "translate/layout.h"
+#include "translate/unit.h"
+
+namespace tally::translate {
+namespace {
+
+using cfg::BlockIndex;
+using cfg::Edge;
+using cfg::EdgeKind;
+using isa::Assembler;
+using isa::Flow;
+using isa::Insn;
+
+class UnitEmitter {
+ public:
+  UnitEmitter(Assembler& as, const EmitRequest& request)
+      : as_(as), request_(request), procedure_(*request.procedure), plan_(*request.plan) {}
+
+  UnitCode emit() {
+    code_.begin = as_.here();
+    code_.blocks.resize(procedure_.blocks.size());
+    code_.insn_offset.resize(procedure_.insns.size());
+    base_ = as_.offset();
+    for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
+    code_.body_bytes = at();
+    emit_cold();
+    emit_pool();
+    apply_fixups();
+    code_.size_bytes = as_.overflowed() ? 0 : at();
+    return std::move(code_);
+  }
+
+ private:
+  struct Fixup {  // a distance inside the unit, patched at the end
+    uint32_t field;
+    BlockIndex block;
+  };
+  struct ColdEdge {  // a counted taken edge
+    uint32_t field;
+    uint32_t edge;
+  };
+  struct ColdLink {  // the stub behind an unresolved link
+    uint32_t field;
+    uint32_t link;
+  };
+  struct PoolEntry {
+    uint32_t field;
+    uint64_t value;
+  };
+
+  // All offsets kept in UnitCode are relative to the unit's begin.
+  uint32_t at() const { return as_.offset() - base_; }
+  uint64_t original(LinkAddr a) const { return a.value() + request_.bias; }
+
+  uint8_t live_into(const Edge& edge) const {
+    return edge.to == cfg::kExitBlock ? isa::flag::kAll : procedure_.blocks[edge.to].flags_live_in;
+  }
+
+  bool behind_a_call(BlockIndex b) const {
+    if (b == 0) return false;
+    const LinkAddr start = procedure_.address_of(procedure_.blocks[b]);
+    // Usually the block before; with overlapping code, any block may end here.
+    for (BlockIndex i = b; i-- > 0;) {
+      const cfg::Block& block = procedure_.blocks[i];
+      if (procedure_.end_of(block) == start) {
+        if (block.end == Flow::kCall || block.end == Flow::kIndirectCall) return true;
+      }
+      if (b - i > 8) break;
+    }
+    return false;
+  }
+
+  uint32_t return_edge_into(BlockIndex b) const {
+    for (BlockIndex i = b; i-- > 0;) {
+      for (const Edge& edge : procedure_.edges_of(procedure_.blocks[i])) {
+        if (edge.kind == EdgeKind::kCallReturn && edge.to == b) {
+          return static_cast<uint32_t>(&edge - procedure_.edges.data());
+        }
+      }
+      if (b - i > 8) break;
+    }
+    return BlockCode::kNone;
+  }
+
+  void emit_landing(BlockIndex b) {
+    BlockCode& code = code_.blocks[b];
+    const cfg::Block& block = procedure_.blocks[b];
+    code.landing = at();
+    const Verify verify =
+        emit_verify(as_, original(procedure_.address_of(block)), block.flags_live_in);
+    code.landing_accept = at();
+    as_.mov_rcx_gs(tcb::kSpillRcx);
+    code.return_counted = at();
+    const uint32_t edge = return_edge_into(b);
+    if (edge != BlockCode::kNone && plan_.edge_counter[edge] != kNoCounter) {
+      code.return_counted =
+          emit_counter(as_, static_cast<uint32_t>(plan_.edge_counter[edge]), block.flags_live_in) -
+          base_;
+    }
+    mismatches_.push_back({b, verify});
+  }
+
+  // The first point of the block at which `inc` may change the flags; the front if there is none.
+  uint32_t counter_position(const cfg::Block& block, uint8_t& live) const {
+    const auto insns = procedure_.insns_of(block);
+    uint8_t after = block.flags_live_out;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = static_cast<uint32_t>(insns.size()); i-- > 0;) {
+      after = static_cast<uint8_t>(insns[i].flags_read | (after & ~insns[i].flags_written));
+      if ((after & isa::flag::kChangedByInc) == 0) best = i;
+    }
+    live = best == UINT32_MAX ? after : 0;
+    return best == UINT32_MAX ? 0 : best;
+  }
+
+  void emit_block(BlockIndex b) {
+    const cfg::Block& block = procedure_.blocks[b];
+    BlockCode& code = code_.blocks[b];
+    code.landing = BlockCode::kNone;
+    if (behind_a_call(b)) emit_landing(b);
+    code.label = at();
+    const int32_t counter = plan_.block_counter[b];
+    uint8_t live = 0;
+    code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
+    for (uint32_t i = 0; i < block.insn_count; ++i) {
+      const uint32_t index = block.first_insn + i;
+      if (i == code.probe_insn) {
+        code.probe_begin = at();
+        code.probe_counted = emit_counter(as_, static_cast<uint32_t>(counter), live) - base_;
+      }
+      emit_events(index);
+      code_.insn_offset[index] = at();
+      const Insn& insn = procedure_.insns[index];
+      if (insn.flow == Flow::kNone) {
+        copy(insn);
+      } else {
+        emit_terminator(b, insn);
+      }
+    }
+    if (block.end == Flow::kNone) emit_next(b, block.first_edge);
+    code.end = at();
+  }
+
+  void emit_events(uint32_t insn_index) {
+    while (next_event_ < plan_.events.size() && plan_.events[next_event_].insn < insn_index) {
+      ++next_event_;
+    }
+    if (next_event_ >= plan_.events.size() || plan_.events[next_event_].insn != insn_index) return;
+    emit_event(plan_.events[next_event_].event);
+  }
+
+  void emit_event(uint32_t event) {
+    as_.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(event));
+    as_.jmp(request_.gateways.event.value());
+    code_.events.push_back({event, as_.here()});
+  }
+
+  std::span<const uint8_t> bytes_of(const Insn& insn) const {
+    return request_.view->code_at(procedure_.range.begin + insn.offset).first(insn.size);
+  }
+
+  void copy(const Insn& insn) {
+    const auto bytes = bytes_of(insn);
+    as_.bytes(bytes.data(), bytes.size());
+    if (insn.disp_offset != 0) {
+      // The displacement counts from the end of the instruction, behind any immediate.
+      patch_displacement(as_.offset() - insn.size + insn.disp_offset, insn.target + request_.bias);
+    }
+  }
+
+  void patch_displacement(uint32_t field, uint64_t target) {
+    const uint64_t next = as_.here().value();
+    const auto distance = static_cast<int64_t>(target - next);
+    CHECK(distance == static_cast<int32_t>(distance) || as_.overflowed())
+        << "RIP-relative operand out of reach";
+    const uint64_t field_end = as_.here().value() - as_.offset() + field + 4;
+    as_.patch_rel32(field, field_end + static_cast<uint64_t>(distance));
+  }
+
+  uint32_t edge_of_kind(BlockIndex b, EdgeKind kind) const {
+    const cfg::Block& block = procedure_.blocks[b];
+    for (uint32_t e = 0; e < block.edge_count; ++e) {
+      if (procedure_.edges[block.first_edge + e].kind == kind) return block.first_edge + e;
+    }
+    return UINT32_MAX;
+  }
+
+  // A jump along an edge whose counter, if any, has been emitted.
+  void emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall) {
+    const Edge& edge = procedure_.edges[edge_index];
+    if (edge.to == cfg::kExitBlock) {
+      as_.align_patch(1);
+      as_.jmp(as_.here().value());
+      add_link(as_.offset() - 4, edge.target, from, edge_index);
+      return;
+    }
+    if (may_fall && edge.to == from + 1 && !behind_a_call(edge.to)) return;
+    as_.jmp(as_.here().value());
+    fixups_.push_back({as_.offset() - 4, edge.to});
+  }
+
+  // Falls into the next block, counting the edge on the way.
+  void emit_next(BlockIndex b, uint32_t edge_index) {
+    const int32_t counter = plan_.edge_counter[edge_index];
+    if (counter != kNoCounter) {
+      code_.blocks[b].edge_counted = emit_counter(as_, static_cast<uint32_t>(counter),
+                                                  live_into(procedure_.edges[edge_index])) -
+                                     base_;
+    }
+    emit_jump_along(b, edge_index, true);
+  }
+
+  void add_link(uint32_t field, LinkAddr target, BlockIndex block, uint32_t edge) {
+    const auto index = static_cast<uint32_t>(code_.links.size());
+    code_.links.push_back(Link{code_.begin + (field - base_), target, block, edge});
+    cold_links_.push_back({field, index});
+  }
+
+  void emit_taken(BlockIndex b, uint32_t edge_index, uint32_t field) {
+    const Edge& edge = procedure_.edges[edge_index];
+    if (plan_.edge_counter[edge_index] != kNoCounter) {
+      cold_edges_.push_back({field, edge_index});
+    } else if (edge.to == cfg::kExitBlock) {
+      add_link(field, edge.target, b, edge_index);
+    } else {
+      fixups_.push_back({field, edge.to});
+    }
+  }
+
+  void emit_conditional(BlockIndex b, const Insn& insn) {
+    const uint32_t taken = procedure_.blocks[b].first_edge;
+    as_.align_patch(2);
+    as_.jcc(insn.condition, as_.here().value());
+    emit_taken(b, taken, as_.offset() - 4);
+    emit_next(b, taken + 1);
+  }
+
+  // loop, jrcxz: only 8-bit distances, so they hop over a jump to the fall-through path.
+  void emit_counted_jump(BlockIndex b, const Insn& insn) {
+    const uint32_t taken = procedure_.blocks[b].first_edge;
+    const auto bytes = bytes_of(insn);
+    as_.bytes(bytes.data(), bytes.size() - 1);
+    as_.u8(5);
+    as_.jmp(as_.here().value());
+    const uint32_t fall_field = as_.offset() - 4;
+    as_.align_patch(1);
+    as_.jmp(as_.here().value());
+    emit_taken(b, taken, as_.offset() - 4);
+    as_.patch_rel32(fall_field, as_.here().value());
+    emit_next(b, taken + 1);
+  }
+
+  void emit_push_return(const Insn& insn) {
+    const uint64_t address = original(procedure_.range.begin + insn.offset + insn.size);
+    if (address < (1ull << 31)) {
+      as_.push_imm32(static_cast<uint32_t>(address));
+      return;
+    }
+    as_.push_rip(as_.here().value());
+    pool_.push_back({as_.offset() - 4, address});
+  }
+
+  void emit_call(BlockIndex b, const Insn& insn) {
+    emit_push_return(insn);
+    as_.align_patch(1);
+    as_.jmp(as_.here().value());
+    add_link(as_.offset() - 4, LinkAddr(insn.target), b, Link::kCallLink);
+  }
+
+  // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
+  void emit_load_target(const Insn& insn) {
+    const auto bytes = bytes_of(insn);
+    uint8_t rex = 0x48;
+    for (uint32_t i = 0; i + 1 < insn.modrm_offset; ++i) {
+      const uint8_t byte = bytes[i];
+      if (byte == 0x64 || byte == 0x67) as_.u8(byte);
+      const bool is_rex = (byte & 0xf0) == 0x40 && i + 2 == insn.modrm_offset;
+      if (is_rex) rex = static_cast<uint8_t>(0x48 | (byte & 3));
+    }
+    as_.u8(rex);
+    as_.u8(0x8b);
+    as_.u8(static_cast<uint8_t>((bytes[insn.modrm_offset] & 0xc7) | 1 << 3));
+    const uint32_t operand = as_.offset();
+    as_.bytes(bytes.data() + insn.modrm_offset + 1, insn.size - insn.modrm_offset - 1u);
+    if (insn.disp_offset != 0) {
+      patch_displacement(operand + insn.disp_offset - insn.modrm_offset - 1u,
+                         insn.target + request_.bias);
+    }
+  }
+
+  void emit_indirect(BlockIndex b, const Insn& insn) {
+    as_.mov_gs_rcx(tcb::kSpillRcx);
+    emit_load_target(insn);
+    as_.mov_gs_rcx(tcb::kTarget);
+    const bool call = insn.flow == Flow::kIndirectCall;
+    if (call) emit_push_return(insn);
+    as_.align_patch(1);
+    as_.jmp(as_.here().value());
+    code_.sites.push_back(Site{code_.begin + (as_.offset() - 4 - base_), CacheAddr(), b, call});
+    site_fields_.push_back(as_.offset() - 4);
+  }
+
+  void emit_return(const Insn& insn) {
+    as_.mov_gs_rcx(tcb::kSpillRcx);
+    as_.pop_rcx();
+    if (insn.return_pop_bytes) as_.lea_rsp_rsp(insn.return_pop_bytes);
+    as_.mov_gs_rcx(tcb::kTarget);
+    as_.movzx_ecx_cx();
+    as_.jmp_table_rcx8(request_.tables_base + tables::kReturns);
+  }
+
+  void emit_syscall(BlockIndex b, const Insn& insn) {
+    as_.movzx_ecx_ax();
+    as_.movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
+    as_.jrcxz(5);
+    as_.jmp(as_.here().value());
+    syscall_fields_.push_back(as_.offset() - 4);
+    as_.syscall_insn();
+    as_.lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
+    code_.syscalls.push_back(SyscallSite{as_.here(), b});
+    const uint32_t edge = edge_of_kind(b, EdgeKind::kSystemCall);
+    if (edge != UINT32_MAX) {
+      emit_next(b, edge);
+    } else {
+      // Nothing decodable behind it; if it comes back after all, the monitor looks again.
+      as_.align_patch(1);
+      as_.jmp(as_.here().value());
+      add_link(as_.offset() - 4, procedure_.end_of(procedure_.blocks[b]), b, Link::kCallLink);
+    }
+  }
+
+  void emit_terminator(BlockIndex b, const Insn& insn) {
+    switch (insn.flow) {
+      case Flow::kConditional:
+        return emit_conditional(b, insn);
+      case Flow::kCountedJump:
+        return emit_counted_jump(b, insn);
+      case Flow::kJump:
+        return emit_next(b, procedure_.blocks[b].first_edge);
+      case Flow::kCall:
+        return emit_call(b, insn);
+      case Flow::kIndirectCall:
+      case Flow::kIndirectJump:
+        return emit_indirect(b, insn);
+      case Flow::kReturn:
+        return emit_return(insn);
+      case Flow::kSystemCall:
+        return emit_syscall(b, insn);
+      case Flow::kTrap:
+        copy(insn);
+        as_.u8(0x0f);  // ud2: nothing comes back from here without the monitor
+        as_.u8(0x0b);
+        return;
+      case Flow::kUnsupported:
+        return emit_event(request_.first_block_event + b);
+      case Flow::kNone:
+        break;
+    }
+    CHECK(false) << "not a terminator";
+  }
+
+  void mark(Mark::Kind kind, uint32_t index, uint32_t counted = 0) {
+    code_.marks.push_back(Mark{at(), kind, index, counted});
+  }
+
+  void emit_cold() {
+    for (const ColdEdge& cold : cold_edges_) {
+      const Edge& edge = procedure_.edges[cold.edge];
+      mark(Mark::Kind::kEdgeStub, cold.edge);
+      const size_t own_mark = code_.marks.size() - 1;
+      as_.patch_rel32(cold.field, as_.here().value());
+      const uint32_t counted =
+          emit_counter(as_, static_cast<uint32_t>(plan_.edge_counter[cold.edge]), live_into(edge));
+      code_.marks[own_mark].counted_offset = counted - base_;
+      emit_jump_along(edge.from, cold.edge, false);
+    }
+    for (const auto& [block, verify] : mismatches_) {
+      mark(Mark::Kind::kMismatch, block);
+      as_.align_patch(1);
+      for (uint32_t field : verify.mismatch_fields) as_.patch_rel32(field, as_.here().value());
+      as_.jmp(request_.gateways.ret.value());
+      code_.blocks[block].mismatch_field = at() - 4;
+    }
+    for (size_t i = 0; i < cold_links_.size(); ++i) {
+      mark(Mark::Kind::kLinkStub, cold_links_[i].link);
+      as_.patch_rel32(cold_links_[i].field, as_.here().value());
+      as_.mov_gs64_imm(tcb::kArgument,
+                       static_cast<int32_t>(request_.first_link + cold_links_[i].link));
+      as_.jmp(request_.gateways.link.value());
+    }
+    for (uint32_t i = 0; i < site_fields_.size(); ++i) {
+      mark(Mark::Kind::kSiteMiss, i);
+      as_.patch_rel32(site_fields_[i], as_.here().value());
+      code_.sites[i].miss_stub = as_.here();
+      as_.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
+      as_.jmp(request_.gateways.indirect.value());
+    }
+    for (uint32_t i = 0; i < syscall_fields_.size(); ++i) {
+      mark(Mark::Kind::kSyscallStub, i);
+      as_.patch_rel32(syscall_fields_[i], as_.here().value());
+      as_.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
+      as_.jmp(request_.gateways.syscall.value());
+    }
+  }
+
+  void emit_pool() {
+    if (pool_.empty()) return;
+    as_.nops(static_cast<unsigned>((8 - (as_.here().value() & 7)) & 7));
+    for (const PoolEntry& entry : pool_) {
+      as_.patch_rel32(entry.field, as_.here().value());
+      as_.u64(entry.value);
+    }
+  }
+
+  void apply_fixups() {
+    const uint64_t begin = code_.begin.value();
+    for (const Fixup& fixup : fixups_) {
+      as_.patch_rel32(fixup.field, begin + code_.blocks[fixup.block].label);
+    }
+  }
+
+  Assembler& as_;
+  const EmitRequest& request_;
+  const cfg::Procedure& procedure_;
+  const Plan& plan_;
+  UnitCode code_;
+  uint32_t base_ = 0;
+  size_t next_event_ = 0;
+  std::vector<Fixup> fixups_;
+  std::vector<ColdEdge> cold_edges_;
+  std::vector<ColdLink> cold_links_;
+  std::vector<PoolEntry> pool_;
+  std::vector<uint32_t> site_fields_;
+  std::vector<uint32_t> syscall_fields_;
+  std::vector<std::pair<BlockIndex, Verify>> mismatches_;
+};
+
+}  // namespace
+
+UnitCode emit_unit(isa::Assembler& as, const EmitRequest& request) {
+  return UnitEmitter(as, request).emit();
+}
+
+size_t emit_bound_bytes(const cfg::Procedure& procedure) {
+  // A block's own overhead: landing (80), counter (38), terminator with its stubs (140).
+  size_t bound = 256;
+  for (const cfg::Block& block : procedure.blocks) bound += block.size_bytes + 320u;
+  return bound + procedure.insns.size() * 4;
+}
+
+}  // namespace tally::translate

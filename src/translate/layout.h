@@ -1,0 +1,86 @@
+// What generated code and monitor agree on: the shared region and its addresses.
+//
+// One memfd, mapped by both sides.  The target maps three kinds of pieces:
+//
+//   tables    below 2 GB, so that generated code can address them with 32 bits: mailbox globals,
+//             the classes of system calls, the return table, hash tables of indirect branches
+//   threads   one block per thread, reached through gs: mailbox, saved registers, counters
+//   areas     the code cache; one area within 2 GB of every module it serves
+//
+// Offsets are in bytes.  Changing one changes generated code, nothing on disk.
+#pragma once
+
+#include <cstdint>
+
+namespace tally::translate {
+
+// ---- thread block (gs:offset) ------------------------------------------------------------------
+namespace tcb {
+inline constexpr uint32_t kSelf = 0x00;        // address of this block in the target
+inline constexpr uint32_t kSpillRcx = 0x08;    // rcx while an indirect branch is under way
+inline constexpr uint32_t kTarget = 0x10;      // original address an indirect branch goes to
+inline constexpr uint32_t kArgument = 0x18;    // what the request is about (link, site, event)
+inline constexpr uint32_t kState = 0x20;       // u32 MailboxState
+inline constexpr uint32_t kRequest = 0x24;     // u32 Request
+inline constexpr uint32_t kAction = 0x28;      // u32 Action, the monitor's answer
+inline constexpr uint32_t kResume = 0x30;      // where to go on
+inline constexpr uint32_t kSpillProbe = 0x38;  // rcx inside a counter that must not touch flags
+inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al = overflow
+inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
+inline constexpr uint32_t kCallNumber = 0xc8;  // Action::kMonitorSyscall: number, 6 arguments
+inline constexpr uint32_t kCallResult = 0x100;
+inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
+inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
+inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kBlockSizeBytes - kCounters) / 8);
+}  // namespace tcb
+
+inline constexpr uint32_t counter_offset(uint32_t counter) {
+  return tcb::kCounters + counter * 8;
+}
+
+enum class MailboxState : uint32_t {
+  kIdle = 0,
+  kPosted = 1,    // the target wants something and spins
+  kAnswered = 2,  // the monitor is done
+  kAsleep = 3,    // the target wants something and sleeps in futex
+};
+
+enum class Request : uint32_t {
+  kLink = 1,      // a direct branch to code not yet translated; argument: link
+  kIndirect = 2,  // an indirect branch to a target its site has not seen; argument: site
+  kReturn = 3,    // a return to an address without a landing
+  kSyscall = 4,   // a system call that concerns the monitor; argument: syscall site
+  kEvent = 5,     // a probe; argument: event
+  kSyscallDone = 6,
+  kMonitorSyscallDone = 7,
+};
+
+enum class Action : uint32_t {
+  kResume = 0,          // restore the registers and jump to kResume
+  kProgramSyscall = 1,  // restore the registers, execute `syscall`, report
+  kMonitorSyscall = 2,  // execute the system call in kCallNumber..., report
+};
+
+// ---- tables ------------------------------------------------------------------------------------
+namespace tables {
+inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a futex wake
+inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
+inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
+inline constexpr uint32_t kReturns = 0x20000;      // 65536 pointers, by the address' low 16 bits
+inline constexpr uint32_t kHashTables = 0x100000;  // 256 pointers each, allocated upwards
+inline constexpr uint32_t kHashTableBytes = 256 * 8;
+inline constexpr uint64_t kSizeBytes = 64ull << 20;
+}  // namespace tables
+
+inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
+inline constexpr uint32_t kThreadsMax = 1024;
+inline constexpr uint32_t kAreasMax = 16;
+
+// File offsets in the memfd.
+inline constexpr uint64_t kTablesFileOffset = 0;
+inline constexpr uint64_t kAreasFileOffset = tables::kSizeBytes;
+inline constexpr uint64_t kThreadsFileOffset = kAreasFileOffset + kAreasMax * kAreaSizeBytes;
+inline constexpr uint64_t kRegionSizeBytes =
+    kThreadsFileOffset + kThreadsMax * tcb::kBlockSizeBytes;
+
+}  // namespace tally::translate

@@ -1,0 +1,234 @@
+// The pieces of generated code that units and lookup chains share.
+#include "translate/layout.h"
+#include "translate/unit.h"
+
+namespace tally::translate {
+
+using isa::Assembler;
+
+uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
+  const uint32_t d = counter_offset(counter);
+  if ((flags_live & isa::flag::kChangedByInc) == 0) {
+    as.inc_gs(d);
+    return as.offset();
+  }
+  as.mov_gs_rcx(tcb::kSpillProbe);
+  as.mov_rcx_gs(d);
+  as.lea_rcx_rcx_1();
+  as.mov_gs_rcx(d);
+  const uint32_t counted = as.offset();
+  as.mov_rcx_gs(tcb::kSpillProbe);
+  return counted;
+}
+
+Verify emit_verify(Assembler& as, uint64_t original, uint8_t flags_live) {
+  Verify verify;
+  const auto low = static_cast<uint32_t>(original);
+  const auto high = static_cast<uint32_t>(original >> 32);
+  if (flags_live == 0) {
+    as.cmp_gs32_imm(tcb::kTarget, low);
+    as.jcc(5, as.here().value());  // jne, pointed to the mismatch jump by the caller
+    verify.mismatch_fields[0] = as.offset() - 4;
+    as.cmp_gs32_imm(tcb::kTarget + 4, high);
+    as.jcc(5, as.here().value());
+    verify.mismatch_fields[1] = as.offset() - 4;
+    return verify;
+  }
+  for (int half = 0; half < 2; ++half) {
+    as.mov_ecx_gs(tcb::kTarget + (half ? 4u : 0u));
+    as.lea_ecx_rcx(static_cast<int32_t>(0u - (half ? high : low)));
+    as.jrcxz(5);  // over the jmp
+    as.jmp(as.here().value());
+    verify.mismatch_fields[half] = as.offset() - 4;
+  }
+  return verify;
+}
+
+Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
+               CacheAddr target) {
+  Stub stub;
+  stub.entry = as.here();
+  const Verify verify = emit_verify(as, original, flags_live);
+  stub.accept = as.here();
+  as.mov_rcx_gs(tcb::kSpillRcx);
+  stub.uncounted = as.here();
+  const uint32_t counted = emit_counter(as, counter, flags_live);
+  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
+  as.jmp(target.value());
+  as.align_patch(1);
+  const uint64_t mismatch = as.here().value();
+  as.jmp(mismatch);
+  stub.mismatch_field = as.here() - 4;
+  for (uint32_t field : verify.mismatch_fields) as.patch_rel32(field, mismatch);
+  stub.end = as.here();
+  return stub;
+}
+
+uint8_t hash_of(HashKind kind, uint64_t original) {
+  switch (kind) {
+    case HashKind::kBits8to15:
+      return static_cast<uint8_t>(original >> 8);
+    case HashKind::kBits5to12:
+      return static_cast<uint8_t>(original >> 5);
+    case HashKind::kBits4to11:
+      return static_cast<uint8_t>(original >> 4);
+    case HashKind::kBits0to7:
+      return static_cast<uint8_t>(original);
+  }
+  return 0;
+}
+
+CacheAddr emit_hash_dispatch(Assembler& as, HashKind kind, uint32_t table_address) {
+  // rcx holds the original target; bits are moved into ch by lea, which changes no flags.
+  const CacheAddr entry = as.here();
+  switch (kind) {
+    case HashKind::kBits8to15:
+      break;
+    case HashKind::kBits5to12:
+      as.lea_ecx_rcx_times8();
+      break;
+    case HashKind::kBits4to11:
+      as.lea_ecx_rcx_times8();
+      as.lea_ecx_rcx_times2();
+      break;
+    case HashKind::kBits0to7:
+      as.lea_ecx_rcx_times8();
+      as.lea_ecx_rcx_times8();
+      as.lea_ecx_rcx_times2();
+      as.lea_ecx_rcx_times2();
+      break;
+  }
+  as.movzx_ecx_ch();
+  as.jmp_table_rcx8(table_address);
+  return entry;
+}
+
+namespace {
+
+// Raw bytes of the gateway that the assembler has no names for.
+template <class... B>
+void raw(Assembler& as, B... b) {
+  const uint8_t data[] = {static_cast<uint8_t>(b)...};
+  as.bytes(data, sizeof data);
+}
+
+constexpr unsigned kRax = 0, kRcx = 1, kRdx = 2, kRsi = 6, kRdi = 7, kR8 = 8, kR9 = 9, kR10 = 10;
+constexpr uint32_t kSpinsMax = 4000;  // some 40-100 us of `pause`
+
+void emit_save_all(Assembler& as) {
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
+  raw(as, 0x9f);              // lahf
+  raw(as, 0x0f, 0x90, 0xc0);  // seto al
+  as.mov_gs_reg(tcb::kFlags, kRax);
+  as.mov_reg_gs(kRax, tcb::kSpillRcx);
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRcx, kRax);
+  for (unsigned reg = 2; reg < 16; ++reg) as.mov_gs_reg(tcb::kRegisters + 8 * reg, reg);
+}
+
+void emit_restore_all(Assembler& as) {
+  as.mov_reg_gs(kRax, tcb::kFlags);
+  raw(as, 0x04, 0x7f);  // add al, 127: overflows iff al was 1
+  raw(as, 0x9e);        // sahf; leaves the overflow flag alone
+  for (unsigned reg = 0; reg < 16; ++reg) {
+    if (reg != 4) as.mov_reg_gs(reg, tcb::kRegisters + 8 * reg);
+  }
+}
+
+CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t common) {
+  const CacheAddr entry = as.here();
+  if (rcx_intact) as.mov_gs_rcx(tcb::kSpillRcx);
+  as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(request));
+  as.jmp(common);
+  return entry;
+}
+
+// Posts the request and waits for the answer: a spin first, then futex.  Uses all registers.
+void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
+  raw(as, 0xb8), as.u32(1);                              // mov eax, kPosted
+  raw(as, 0x65, 0x87, 0x04, 0x25), as.u32(tcb::kState);  // xchg gs:[state], eax: a barrier
+  raw(as, 0x83, 0x3c, 0x25), as.u32(tables_base + tables::kMonitorAsleep), as.u8(0);  // cmp, 0
+  raw(as, 0x74, 0);                                                                   // je spin
+  const uint32_t je_spin = as.offset();
+  raw(as, 0xf0, 0xff, 0x04, 0x25), as.u32(tables_base + tables::kDoorbell);  // lock inc
+  raw(as, 0xbf), as.u32(tables_base + tables::kDoorbell);                    // mov edi, &doorbell
+  raw(as, 0xbe), as.u32(1);                                                  // mov esi, FUTEX_WAKE
+  raw(as, 0xba), as.u32(1);                                                  // mov edx, 1
+  raw(as, 0xb8), as.u32(202);                                                // mov eax, SYS_futex
+  as.syscall_insn();
+  as.patch_u8(je_spin - 1, static_cast<uint8_t>(as.offset() - je_spin));
+  raw(as, 0xb9), as.u32(kSpinsMax);  // mov ecx, spins
+  const uint32_t spin = as.offset();
+  raw(as, 0x65, 0x83, 0x3c, 0x25), as.u32(tcb::kState), as.u8(2);  // cmp gs:[state], kAnswered
+  raw(as, 0x74, 0);                                                // je answered
+  const uint32_t je_answered = as.offset();
+  raw(as, 0xf3, 0x90);  // pause
+  raw(as, 0xff, 0xc9);  // dec ecx
+  raw(as, 0x75, spin - (as.offset() + 2));
+  raw(as, 0xb8), as.u32(1);                                          // mov eax, kPosted
+  raw(as, 0xb9), as.u32(3);                                          // mov ecx, kAsleep
+  raw(as, 0xf0, 0x65, 0x0f, 0xb1, 0x0c, 0x25), as.u32(tcb::kState);  // lock cmpxchg
+  const uint32_t wait = as.offset();
+  raw(as, 0x65, 0x83, 0x3c, 0x25), as.u32(tcb::kState), as.u8(3);  // cmp gs:[state], kAsleep
+  raw(as, 0x75, 0);                                                // jne answered
+  const uint32_t jne_answered = as.offset();
+  as.mov_reg_gs(kRdi, tcb::kSelf);
+  raw(as, 0x48, 0x83, 0xc7, tcb::kState);  // add rdi, state
+  raw(as, 0x31, 0xf6);                     // xor esi, esi: FUTEX_WAIT
+  raw(as, 0xba), as.u32(3);                // mov edx, kAsleep
+  raw(as, 0x45, 0x31, 0xd2);               // xor r10d, r10d: no timeout
+  raw(as, 0xb8), as.u32(202);
+  as.syscall_insn();
+  raw(as, 0xeb, wait - (as.offset() + 2));
+  as.patch_u8(je_answered - 1, static_cast<uint8_t>(as.offset() - je_answered));
+  as.patch_u8(jne_answered - 1, static_cast<uint8_t>(as.offset() - jne_answered));
+}
+
+void emit_action(Assembler& as, GatewayCode& code, uint64_t common, uint64_t post) {
+  raw(as, 0x65, 0x8b, 0x04, 0x25), as.u32(tcb::kAction);  // mov eax, gs:[action]
+  raw(as, 0x83, 0xf8, 1);                                 // cmp eax, kProgramSyscall
+  raw(as, 0x74, 0);
+  const uint32_t je_program = as.offset();
+  raw(as, 0x83, 0xf8, 2);  // cmp eax, kMonitorSyscall
+  raw(as, 0x74, 0);
+  const uint32_t je_monitor = as.offset();
+  emit_restore_all(as);
+  as.jmp_gs(tcb::kResume);
+
+  as.patch_u8(je_program - 1, static_cast<uint8_t>(as.offset() - je_program));
+  emit_restore_all(as);
+  code.syscall_insn = as.here();
+  as.syscall_insn();
+  as.mov_gs_rcx(tcb::kSpillRcx);
+  as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(Request::kSyscallDone));
+  as.jmp(common);
+
+  as.patch_u8(je_monitor - 1, static_cast<uint8_t>(as.offset() - je_monitor));
+  const unsigned argument[] = {kRax, kRdi, kRsi, kRdx, kR10, kR8, kR9};
+  for (unsigned i = 0; i < 7; ++i) as.mov_reg_gs(argument[i], tcb::kCallNumber + 8 * i);
+  as.syscall_insn();
+  as.mov_gs_reg(tcb::kCallResult, kRax);
+  as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(Request::kMonitorSyscallDone));
+  as.jmp(post);
+}
+
+}  // namespace
+
+GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
+  GatewayCode code;
+  code.begin = as.here();
+  const uint64_t common = as.here().value();
+  emit_save_all(as);
+  const uint64_t post = as.here().value();
+  emit_post_and_wait(as, tables_base);
+  emit_action(as, code, common, post);
+  code.entries.link = emit_entry(as, Request::kLink, true, common);
+  code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
+  code.entries.ret = emit_entry(as, Request::kReturn, false, common);
+  code.entries.syscall = emit_entry(as, Request::kSyscall, true, common);
+  code.entries.event = emit_entry(as, Request::kEvent, true, common);
+  code.return_miss = code.entries.ret;
+  code.end = as.here();
+  return code;
+}
+
+}  // namespace tally::translate

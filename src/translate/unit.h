@@ -1,0 +1,186 @@
+// A unit: one procedure's translation in the code cache.
+//
+// Problem.  The program must run elsewhere, counted, and never see that it does.
+//
+// Idea.  Blocks are copied in address order; what is not control flow is copied byte for byte (a
+// RIP-relative displacement is adjusted).  Branches inside the unit go to the copies; branches out
+// of it go to a stub that asks the monitor once and is then patched away.  Every address that the
+// program can observe is the original one: a call pushes the original return address.
+//
+//   original                        copy
+//   call f                          push [original return address]; jmp f'
+//   ret                             mov gs:[spill], rcx; pop rcx; mov gs:[target], rcx
+//                                   movzx ecx, cx; jmp [returns + rcx*8]
+//   (return address)                landing: cmp gs:[target], it; jne next landing
+//                                            mov rcx, gs:[spill]
+//   jmp/call r/m                    mov gs:[spill], rcx; mov rcx, r/m; mov gs:[target], rcx
+//                                   (push ...); jmp first pair stub of this site
+//   (site, target) pair stub        cmp gs:[target], it; jne next pair stub
+//                                   mov rcx, gs:[spill]; inc counter of the pair; jmp target'
+//   syscall                         look at the number's class; plain ones are executed here,
+//                                   then rcx gets the original address
+//
+// Every comparison is of all 64 bits, so no two addresses are ever confused.  Where the flags are
+// live, comparisons go through jrcxz and increments through lea, which change none.
+//
+// What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
+//
+// Not handled: changed code (the engine refuses it by name), addresses out of reach of the area.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/address.h"
+#include "cfg/procedure.h"
+#include "isa/assembler.h"
+
+namespace tally::translate {
+
+inline constexpr int32_t kNoCounter = -1;
+
+// Probes of a unit.  Further kinds (witnesses, register values) become further vectors here.
+struct Plan {
+  std::vector<int32_t> block_counter;  // by block; kNoCounter for none
+  std::vector<int32_t> edge_counter;   // by edge index; kNoCounter for none
+  struct Event {
+    uint32_t insn = 0;  // index in Procedure::insns; the event happens in front of it
+    uint32_t event = 0;
+  };
+  std::vector<Event> events;  // sorted by insn
+};
+
+// A direct branch that leaves the unit.
+struct Link {
+  CacheAddr field;  // its 32-bit distance, to be patched
+  LinkAddr target;
+  uint32_t block = 0;
+  uint32_t edge = 0;  // the kLeave edge, kCallLink for a call
+  static constexpr uint32_t kCallLink = UINT32_MAX;
+};
+
+// An indirect jump or call.
+struct Site {
+  CacheAddr field;      // 32-bit distance of its `jmp first pair stub`
+  CacheAddr miss_stub;  // asks the monitor
+  uint32_t block = 0;
+  bool call = false;
+};
+
+struct SyscallSite {
+  CacheAddr resume;  // the code behind it, with rcx = original address
+  uint32_t block = 0;
+};
+
+// What an offset in the cold part of a unit belongs to, for threads that die there.
+struct Mark {
+  enum class Kind : uint8_t {
+    kEdgeStub,
+    kLinkStub,
+    kMismatch,
+    kEventStub,
+    kSiteMiss,
+    kSyscallStub
+  };
+  uint32_t offset = 0;
+  Kind kind = Kind::kEdgeStub;
+  uint32_t index = 0;           // edge, link, block, event, site or syscall site (unit-local)
+  uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
+};
+
+struct BlockCode {
+  uint32_t label = 0;           // where branches inside the unit enter
+  uint32_t landing = 0;         // return landing; kNone if the block is not behind a call
+  uint32_t landing_accept = 0;  // behind the landing's comparison
+  uint32_t mismatch_field = 0;  // 32-bit distance to the next landing of the chain
+  uint32_t return_counted = 0;  // from here to `label` the return edge has been counted
+  uint32_t probe_begin = 0;     // the block's counter
+  uint32_t probe_counted = 0;   // from here on it has been incremented
+  uint32_t probe_insn = 0;      // block-local instruction in front of which it sits
+  uint32_t end = 0;             // end of the block's code in the body
+  uint32_t edge_counted = 0;    // inline fall-through counter: counted from here on (0: none)
+  static constexpr uint32_t kNone = UINT32_MAX;
+};
+
+struct UnitCode {
+  CacheAddr begin;
+  uint32_t size_bytes = 0;
+  uint32_t body_bytes = 0;
+  std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
+  std::vector<BlockCode> blocks;
+  std::vector<Mark> marks;  // sorted by offset, all at or behind body_bytes
+  std::vector<Link> links;
+  std::vector<Site> sites;
+  std::vector<SyscallSite> syscalls;
+  struct EventResume {
+    uint32_t event = 0;
+    CacheAddr resume;  // behind the probe
+  };
+  std::vector<EventResume> events;
+};
+
+// Addresses that generated code refers to.
+struct Gateways {
+  CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
+};
+
+struct EmitRequest {
+  const cfg::Procedure* procedure = nullptr;
+  const Plan* plan = nullptr;
+  const cfg::CodeView* view = nullptr;
+  uint64_t bias = 0;         // target address = link address + bias
+  uint32_t tables_base = 0;  // address of the tables in the target
+  Gateways gateways;
+  uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
+  uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
+  uint32_t first_syscall = 0;
+  uint32_t first_block_event = 0;  // event number = first_block_event + block
+};
+
+// Emits the unit; `code.size_bytes` is 0 when the assembler ran out of room.
+UnitCode emit_unit(isa::Assembler& as, const EmitRequest& request);
+
+// Upper bound of the bytes emit_unit needs.
+size_t emit_bound_bytes(const cfg::Procedure& procedure);
+
+// ---- pieces shared by units and the lookup chains ----------------------------------------------
+
+// Increments a counter; one instruction where the flags allow it.  Returns the offset from which
+// on the counter has been incremented.
+uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
+
+// Compares gs:[target] with an original address; falls through when equal, else jumps to a field
+// (offset returned) that the caller points somewhere.  Equal: all flags as before if they are live.
+struct Verify {
+  uint32_t mismatch_fields[2] = {0, 0};
+};
+Verify emit_verify(isa::Assembler& as, uint64_t original, uint8_t flags_live);
+
+// A stub that is the only way from a site (or from anywhere, for returns and cross links) to a
+// target: verify, count, go.
+struct Stub {
+  CacheAddr entry;           // compares
+  CacheAddr accept;          // behind the comparison; rcx is reloaded here
+  CacheAddr uncounted;       // straight to the counter: for links, rcx is intact
+  CacheAddr counted;         // from here on the counter has been incremented
+  CacheAddr mismatch_field;  // distance to the next stub of the chain
+  CacheAddr end;
+};
+Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
+               CacheAddr target);
+
+// The code that talks to the monitor; once per area.
+struct GatewayCode {
+  Gateways entries;
+  CacheAddr return_miss;   // for empty slots of the return table
+  CacheAddr syscall_insn;  // the `syscall` executed for the program; a thread born here resumes
+  CacheAddr begin, end;
+};
+GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base);
+
+// Dispatch code of a hash table for a site with many targets.
+enum class HashKind : uint8_t { kBits8to15, kBits5to12, kBits4to11, kBits0to7 };
+uint8_t hash_of(HashKind kind, uint64_t original);
+CacheAddr emit_hash_dispatch(isa::Assembler& as, HashKind kind, uint32_t table_address);
+
+}  // namespace tally::translate
