@@ -13,9 +13,11 @@ namespace {
 // No honest value of a profile is longer; crafted cells may claim more.
 constexpr int kValueSizeMaxBytes = 64 << 20;
 
-std::string describe(sqlite3* handle, int code) {
+// `error_number` is errno as SQLite left it: a failed COMMIT forgets to keep the system's error.
+std::string describe(sqlite3* handle, int code, int error_number) {
   if (code == SQLITE_FULL) return std::strerror(ENOSPC);
-  const int system_error = sqlite3_system_errno(handle);
+  const int kept = sqlite3_system_errno(handle);
+  const int system_error = kept != 0 ? kept : error_number;
   const bool from_system = (code & 0xff) == SQLITE_IOERR || (code & 0xff) == SQLITE_CANTOPEN;
   if (from_system && system_error != 0) return std::strerror(system_error);
   return sqlite3_errstr(code);
@@ -80,10 +82,13 @@ Result<Database> Database::open_for_reading(const std::string& path, uint64_t fi
   return database;
 }
 
+// Not sqlite3_exec, which reports less about errors.
 Status Database::execute(const std::string& sql) {
-  const int code = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
-  if (code != SQLITE_OK) return error(code);
-  return Ok{};
+  TRY_ASSIGN(Statement statement, prepare(sql));
+  for (;;) {
+    TRY_ASSIGN(const bool more, statement.step());
+    if (!more) return Ok{};
+  }
 }
 
 Result<Statement> Database::prepare(const std::string& sql) {
@@ -136,14 +141,17 @@ Result<bool> Statement::step() {
   sqlite3* handle = sqlite3_db_handle(handle_.get());
   CHECK((bind_code_ & 0xff) != SQLITE_RANGE && (bind_code_ & 0xff) != SQLITE_MISUSE)
       << sqlite3_sql(handle_.get());
-  if (bind_code_ != SQLITE_OK) return make_error("{}", describe(handle, bind_code_));
+  if (bind_code_ != SQLITE_OK) return make_error("{}", describe(handle, bind_code_, 0));
   parameter_ = 0;
   column_ = 0;
   row_error_.clear();
+  errno = 0;
   const int code = sqlite3_step(handle_.get());
   if (code == SQLITE_ROW) return true;
   if (code != SQLITE_DONE) {
-    const Error error = make_error("{}", describe(handle, sqlite3_extended_errcode(handle)));
+    const int error_number = errno;
+    const Error error =
+        make_error("{}", describe(handle, sqlite3_extended_errcode(handle), error_number));
     sqlite3_reset(handle_.get());
     return error;
   }

@@ -32,7 +32,7 @@ class Database {
   // Opens a file that is only read.
   static Result<Database> open_for_reading(const std::string& path, uint64_t file_size_bytes);
 
-  Status execute(const std::string& sql);
+  Status execute(const std::string& sql);  // one statement; its rows are dropped
   Result<Statement> prepare(const std::string& sql);
   Status close();  // reports what closing finds; the destructor does not
 
