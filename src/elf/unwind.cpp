@@ -1,0 +1,253 @@
+// Walking a stack, frame by frame.
+//
+// One step: find the module and its rules for the pc, compute the CFA, apply each register's rule,
+// and the caller's registers are complete.
+//
+//   pc --- which pc to look up? ---> rules ---> CFA ---> saved registers ---> caller's pc
+//
+// A return address may be the first byte of the *next* procedure (the call was the last instruction
+// of a procedure that never returns), so the lookup uses the byte before it.  Two kinds of pc are
+// exact instead: the innermost, and one that a signal interrupted.
+//
+// The CFA must grow from frame to frame.  Exempt is a signal frame itself, since a handler may run
+// on an alternate stack anywhere in memory; such steps are bounded by frames_max alone.
+//
+// Not handled: what unwind.h lists, and signal trampolines without CFI (musl's): kNoCfi.
+#include "elf/unwind.h"
+
+#include <elfutils/libdw.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "elf/dwarf_expression.h"
+
+namespace tally::elf {
+namespace {
+
+constexpr uint64_t kPageSizeBytes = 4096;
+
+struct FrameFree {
+  void operator()(Dwarf_Frame* frame) const { std::free(frame); }
+};
+using FrameHandle = std::unique_ptr<Dwarf_Frame, FrameFree>;
+
+// Reads through the last page used: a step needs some seven words, each a system call otherwise.
+class PageCache {
+ public:
+  explicit PageCache(const UnwindTarget& target) : target_(target) {}
+
+  bool read(uint64_t address, void* bytes, size_t size_bytes) {
+    const uint64_t page = address & ~(kPageSizeBytes - 1);
+    const uint64_t into = address - page;
+    if (into + size_bytes <= kPageSizeBytes && load(page)) {
+      std::memcpy(bytes, content_.data() + into, size_bytes);
+      return true;
+    }
+    return target_.read_memory(TargetAddr(address), bytes, size_bytes);
+  }
+
+ private:
+  bool load(uint64_t page) {
+    if (loaded_ == page) return true;
+    loaded_.reset();
+    if (!target_.read_memory(TargetAddr(page), content_.data(), kPageSizeBytes)) return false;
+    loaded_ = page;
+    return true;
+  }
+
+  const UnwindTarget& target_;
+  std::optional<uint64_t> loaded_;
+  std::array<uint8_t, kPageSizeBytes> content_;
+};
+
+// libdw caches rules inside the module's handle, without locking.
+std::mutex& libdw_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+class Walker {
+ public:
+  Walker(const UnwindRegisters& registers, const UnwindTarget& target)
+      : registers_(registers),
+        target_(target),
+        memory_(target),
+        read_([this](uint64_t address, void* bytes, size_t size_bytes) {
+          return memory_.read(address, bytes, size_bytes);
+        }) {}
+
+  BackTrace walk(size_t frames_max) {
+    while (true) {
+      if (trace_.frames.size() >= frames_max) {
+        end(TraceEnd::kTooDeep, fmt::format("more than {} frames", frames_max));
+        break;
+      }
+      if (!step()) break;
+    }
+    return std::move(trace_);
+  }
+
+ private:
+  // Adds the frame of the current pc and moves the registers to its caller; false at the end.
+  bool step() {
+    if (!registers_.known[kDwarfPc]) return end(TraceEnd::kUnsupported, "the pc is not known");
+    trace_.frames.push_back({.pc = pc(), .cfa = TargetAddr(0), .signal_frame = false});
+    const FrameHandle rules = find_rules();
+    if (rules == nullptr) return false;
+    bool signal_frame = false;
+    const int return_column = dwarf_frame_info(rules.get(), nullptr, nullptr, &signal_frame);
+    if (return_column < 0 || return_column >= kDwarfRegisterCount) {
+      return end(TraceEnd::kUnsupported,
+                 at_pc(fmt::format("return address in DWARF register {}", return_column)));
+    }
+    trace_.frames.back().signal_frame = signal_frame;
+    return to_caller(*rules, return_column, signal_frame);
+  }
+
+  bool to_caller(Dwarf_Frame& rules, int return_column, bool signal_frame) {
+    const std::optional<uint64_t> cfa = compute_cfa(rules);
+    if (cfa) trace_.frames.back().cfa = TargetAddr(*cfa);
+    // The CFI of _start and of thread starts says "no caller"; its CFA may be undefined too.
+    if (is_undefined(rules, return_column)) return end(TraceEnd::kOutermost, "");
+    if (!cfa) return end(failure_.end, at_pc(failure_.detail));
+    if (!signal_frame && last_cfa_ && *cfa <= *last_cfa_) {
+      return end(TraceEnd::kUnsupported,
+                 at_pc(fmt::format("CFA {:#x} does not lie above the inner frame's {:#x}", *cfa,
+                                   *last_cfa_)));
+    }
+    last_cfa_ = cfa;
+    UnwindRegisters caller;
+    for (int number = 0; number < kDwarfRegisterCount; ++number) {
+      set_register(caller, rules, number, *cfa);
+    }
+    if (!caller.known[kDwarfRsp]) set(caller, kDwarfRsp, *cfa);
+    const std::optional<uint64_t> return_address = apply_rule(rules, return_column, *cfa);
+    if (!return_address) return end(failure_.end, at_pc("return address: " + failure_.detail));
+    set(caller, kDwarfPc, *return_address);
+    registers_ = caller;
+    pc_is_exact_ = signal_frame;
+    if (*return_address == 0) return end(TraceEnd::kOutermost, "");
+    return true;
+  }
+
+  TargetAddr pc() const { return TargetAddr(registers_.value[kDwarfPc]); }
+  TargetAddr lookup_pc() const { return pc_is_exact_ ? pc() : pc() - 1; }
+
+  FrameHandle find_rules() {
+    module_ = target_.module_at(lookup_pc());
+    if (!module_ || module_->image == nullptr) {
+      end(TraceEnd::kNoModule, fmt::format("no module at {:#x}", pc().value()));
+      return nullptr;
+    }
+    auto* cfi = static_cast<Dwarf_CFI*>(module_->image->cfi());
+    if (cfi == nullptr) {
+      end(TraceEnd::kNoCfi, at_pc("the module has no call frame information"));
+      return nullptr;
+    }
+    Dwarf_Frame* rules = nullptr;
+    if (dwarf_cfi_addrframe(cfi, lookup_pc().value() - module_->bias, &rules) != 0) {
+      end(TraceEnd::kNoCfi, at_pc(fmt::format("no call frame information ({})", dwarf_errmsg(-1))));
+      return nullptr;
+    }
+    return FrameHandle(rules);
+  }
+
+  std::optional<uint64_t> compute_cfa(Dwarf_Frame& rules) {
+    Dwarf_Op* operations = nullptr;
+    size_t count = 0;
+    if (dwarf_frame_cfa(&rules, &operations, &count) != 0) return failed(dwarf_errmsg(-1));
+    if (count == 0) return failed("the CFA is undefined");
+    ExpressionEvaluator evaluator(registers_, std::nullopt, read_);
+    const auto result = evaluator.evaluate({operations, count});
+    if (!result) {
+      failure_ = evaluator.failure();
+      return std::nullopt;
+    }
+    return result->value;
+  }
+
+  std::nullopt_t failed(std::string detail) {
+    failure_ = {TraceEnd::kUnsupported, std::move(detail)};
+    return std::nullopt;
+  }
+
+  bool is_undefined(Dwarf_Frame& rules, int number) const {
+    Dwarf_Op memory[3];
+    Dwarf_Op* operations = memory;
+    size_t count = 0;
+    return dwarf_frame_register(&rules, number, memory, &operations, &count) == 0 && count == 0 &&
+           operations != nullptr;
+  }
+
+  // The register's value in the caller; nullopt on failure, which is in failure_.
+  std::optional<uint64_t> apply_rule(Dwarf_Frame& rules, int number, uint64_t cfa) {
+    Dwarf_Op memory[3];
+    Dwarf_Op* operations = memory;
+    size_t count = 0;
+    if (dwarf_frame_register(&rules, number, memory, &operations, &count) != 0) {
+      return failed(dwarf_errmsg(-1));
+    }
+    if (count == 0) return apply_empty_rule(static_cast<size_t>(number), operations == nullptr);
+    ExpressionEvaluator evaluator(registers_, cfa, read_);
+    const auto location = evaluator.evaluate({operations, count});
+    if (!location) {
+      failure_ = evaluator.failure();
+      return std::nullopt;
+    }
+    if (location->kind == LocationKind::kValue) return location->value;
+    uint64_t saved = 0;
+    if (read_(location->value, &saved, sizeof(saved))) return saved;
+    failure_ = {TraceEnd::kUnreadable,
+                fmt::format("memory at {:#x} is not readable", location->value)};
+    return std::nullopt;
+  }
+
+  std::optional<uint64_t> apply_empty_rule(size_t number, bool same_value) {
+    if (same_value && registers_.known[number]) return registers_.value[number];
+    return failed("the register is not saved");
+  }
+
+  // A register whose rule fails is unknown in the caller; that matters only if it is needed there.
+  void set_register(UnwindRegisters& caller, Dwarf_Frame& rules, int number, uint64_t cfa) {
+    if (number == kDwarfPc) return;
+    if (const auto value = apply_rule(rules, number, cfa)) set(caller, number, *value);
+  }
+
+  static void set(UnwindRegisters& registers, int number, uint64_t value) {
+    registers.value[static_cast<size_t>(number)] = value;
+    registers.known[static_cast<size_t>(number)] = true;
+  }
+
+  std::string at_pc(const std::string& what) const {
+    return fmt::format("{} at {:#x} ({} + {:#x})", what, pc().value(), module_->image->path(),
+                       pc().value() - module_->bias);
+  }
+
+  bool end(TraceEnd reason, std::string detail) {
+    trace_.end = reason;
+    trace_.detail = std::move(detail);
+    return false;
+  }
+
+  UnwindRegisters registers_;
+  const UnwindTarget& target_;
+  PageCache memory_;
+  ExpressionEvaluator::ReadWord read_;
+  BackTrace trace_;
+  bool pc_is_exact_ = true;
+  std::optional<UnwindModule> module_;
+  std::optional<uint64_t> last_cfa_;
+  UnwindFailure failure_;
+};
+
+}  // namespace
+
+BackTrace unwind(const UnwindRegisters& registers, const UnwindTarget& target, size_t frames_max) {
+  const std::lock_guard lock(libdw_mutex());
+  return Walker(registers, target).walk(frames_max);
+}
+
+}  // namespace tally::elf
