@@ -51,7 +51,7 @@ void Statement::Finalizer::operator()(sqlite3_stmt* handle) const {
 }
 
 Error Database::error(int code) const {
-  return make_error("{}", describe(handle_.get(), code));
+  return make_error("{}", describe(handle_.get(), code, 0));
 }
 
 Result<Database> Database::open_for_writing(const std::string& path) {
