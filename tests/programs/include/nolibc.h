@@ -68,7 +68,7 @@ __attribute__((unused)) static NOINLINE void print_number(const char* label, lon
 extern "C" {
 #endif
 int main(int argc, char** argv, char** envp);
-extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
+extern char __ehdr_start[] __attribute__((visibility("hidden")));
 #ifdef __PIE__
 extern Elf64_Dyn _DYNAMIC[] __attribute__((visibility("hidden")));
 #endif
@@ -91,7 +91,8 @@ __attribute__((used)) void* memset(void* to, int value, size_t n) {
 
 __attribute__((used, noreturn)) static void nolibc_start(long* sp) {
 #ifdef __PIE__
-  char* base = (char*)&__ehdr_start;
+  char* base = __ehdr_start;
+  HIDE(base);  // it is no array of known size
   Elf64_Rela* rela = NULL;
   size_t size = 0;
   for (Elf64_Dyn* d = _DYNAMIC; d->d_tag != DT_NULL; d++) {

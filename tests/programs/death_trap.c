@@ -1,0 +1,21 @@
+// Claim: death by SIGTRAP: int3 is a trap and counts as executed.
+// build: gcc,clang O0,O2 pie,nopie nolibc
+// expect: signal=SIGTRAP
+#include "include/nolibc.h"
+
+NOINLINE long last(long n) {
+  __asm__ volatile("nop\n int3\n nop");
+  return n;
+}
+NOINLINE long down(long n) {
+  long r = n ? down(n - 1) : last(n);
+  BARRIER();
+  return r + n;
+}
+
+int main(int argc, char** argv, char** envp) {
+  (void)argc, (void)argv, (void)envp;
+  print("before\n");
+  print_number("never", down(6));
+  return 0;
+}
