@@ -24,7 +24,8 @@ SANITIZE = "address,undefined"
 def build_rooms():
     subprocess.run(
         ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja",
-         "-DCMAKE_CXX_COMPILER=clang++", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g",
+         "-DCMAKE_CXX_COMPILER=clang++", "-DCMAKE_BUILD_TYPE=Debug",
+         "-DCMAKE_CXX_FLAGS_DEBUG=-O1 -g",
          "-DTALLY_TESTS=OFF", f"-DTALLY_SANITIZE={SANITIZE},fuzzer-no-link"],
         check=True, stdout=subprocess.DEVNULL)
     targets = [f"tally_{room}" for room in ROOMS if list((ROOT / "src" / room).glob("*.cpp"))]

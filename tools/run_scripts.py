@@ -2,9 +2,9 @@
 """Runs the executable files of a folder as tests, two at a time on two processors.
 
 A script passes with exit status 0, is skipped with 77 (its last line says why) and fails with
-anything else or after its time is up.  It gets a scratch folder of its own as current folder, and in
-the environment TALLY (the program), TALLY_SOURCE (the repository).  A failed test keeps its folder;
-the command that repeats it is printed.
+anything else or after its time is up.  It gets a scratch folder of its own as current folder, and
+in the environment TALLY (the program) and TALLY_SOURCE (the repository).  A failed test keeps its
+folder; the command that repeats it is printed.
 
 usage: run_scripts.py --tally=PATH [--only=NAME] [--jobs=N] [--timeout-s=N] FOLDER
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The project's own rules as a test; a rule that is not checked here is only advice.
 
-  line-length   no line above 100 characters (C++, CMake, Python, shell)
+  line-length   no line above 100 characters (C++, Python, shell)
   file-length   a C++ file above 800 lines is reported, above 1200 fails
   marker        no notes-to-self left in the code
   exit          `exit(` only in src/cli; everything else returns an error
@@ -34,7 +34,7 @@ RULES = ["line-length", "file-length", "marker", "exit", "ptrace", "isa", "arrow
 LINE_MAX = 100
 FILE_WARN, FILE_MAX = 800, 1200
 ROOM_FILES_WARN = 15
-MARKER = re.compile(r"\b(TODO|FIXME|" + "XX" + r"X)\b")
+MARKER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 # Code of a line: strings and the comment at its end are not code.
 STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 EXIT = re.compile(r"(?<![\w.>])(?:std::|::)?(?:quick_)?exit\s*\(")
@@ -85,7 +85,7 @@ class Checker:
     def check_text(self, path, lines, is_cpp):
         generated = path.parts[:2] == ("tests", "programs")  # test inputs may need odd text
         for number, line in enumerate(lines, 1):
-            if len(line) > LINE_MAX and not generated:
+            if len(line) > LINE_MAX and not generated and path.name != "CMakeLists.txt":
                 self.breach("line-length", path, number, f"{len(line)} characters")
             if MARKER.search(line):
                 self.breach("marker", path, number, "finish it or write an issue")
