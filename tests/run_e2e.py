@@ -279,7 +279,7 @@ class Case:
         """The oracle's counts, kept for the next time the same executable is asked about."""
         key = self.oracle_key()
         store = os.path.join(WORK, "oracle", key)
-        if os.path.exists(store + ".calls.csv"):
+        if os.path.exists(store + ".ends.csv"):
             return compare.Oracle(store)
         os.makedirs(os.path.dirname(store), exist_ok=True)
         prefix = os.path.join(self.folder, "oracle")
@@ -293,7 +293,7 @@ class Case:
         if done.end() != self.native.end() or done.stdout != self.native.stdout:
             said = done.stderr.decode(errors="replace").strip()
             raise Failed(f"the oracle disturbed the program: {done.end()} {said}")
-        for what in ("instructions", "edges", "calls"):  # calls last: it marks the set complete
+        for what in ("instructions", "edges", "calls", "ends"):  # ends last: it marks the set complete
             shutil.copy(f"{prefix}.{what}.csv", f"{store}.{what}.csv")
         return compare.Oracle(store)
 

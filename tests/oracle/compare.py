@@ -45,7 +45,7 @@ def shortened(out, what):
 
 
 class Oracle:
-    """The stepper's three files."""
+    """The stepper's four files."""
 
     def __init__(self, prefix):
         self.instructions = {
@@ -60,6 +60,9 @@ class Oracle:
             self.classes[start] = r["class"]
         self.returned = {
             (r["module"], int(r["address"], 16)): int(r["count"]) for r in rows(prefix + ".calls.csv")
+        }
+        self.ends = {
+            (r["module"], int(r["address"], 16)): int(r["count"]) for r in rows(prefix + ".ends.csv")
         }
 
 
@@ -106,8 +109,8 @@ def instructions(counted, oracle):
 
 
 def blocks(counted, oracle):
-    """A block's count is that of its first instruction, whichever blocks share it."""
-    theirs = {b: oracle.instructions.get(b, 0) for b in counted.blocks}
+    """A block's count is how often its first instruction was reached, even if that one faulted."""
+    theirs = {b: oracle.instructions.get(b, 0) + oracle.ends.get(b, 0) for b in counted.blocks}
     return differences("block", counted.blocks, theirs, short)
 
 

@@ -6,6 +6,7 @@ A program is one file of tests/programs whose first lines are comments of these 
   // build: gcc,clang O0,O2 pie,nopie nolibc     the matrix: every combination
   // ci: gcc O2 pie nolibc; clang O0 nopie nolibc  what CI runs (else two are picked)
   // flags: -pthread                             for the compiler
+  // dynamic: -static-libgcc                     for the compiler, only when linked dynamically
   // args: one "two words"      // stdin: text   // env: NAME=value
   // expect: status=3   or   signal=SIGSEGV      (status=0 without it)
   // oracle: step | closed | output              step: every count against the single-stepper
@@ -37,7 +38,7 @@ LINK = {
     ("dynamic", "pie"): ["-pie"],
     ("dynamic", "nopie"): ["-no-pie"],
 }
-KEYS = "Claim build ci flags args stdin env expect oracle count needs also inexact limit".split()
+KEYS = "Claim build ci flags dynamic args stdin env expect oracle count needs also inexact limit".split()
 
 
 class BuildError(Exception):
@@ -129,7 +130,8 @@ def compile_command(program, config, output):
         command += ["-ffreestanding", "-fno-stack-protector"]
     command += ["-I", os.path.dirname(program.path)]
     command += [program.path, "-o", output] + LINK[link, pie]
-    return command + shlex.split(program.get("flags").replace("$ORIGIN", "'$ORIGIN'"))
+    command += shlex.split(program.get("flags"))
+    return command + (shlex.split(program.get("dynamic")) if link == "dynamic" else [])
 
 
 def build(program, config, folder):

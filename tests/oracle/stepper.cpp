@@ -9,6 +9,7 @@
 //   PREFIX.instructions.csv   module,address,count
 //   PREFIX.edges.csv          from_module,from,to_module,to,count,class   (class of `from`)
 //   PREFIX.calls.csv          module,address,count    calls at `address` that came back by a return
+//   PREFIX.ends.csv           module,address,count    threads that died before completing `address`
 //
 // What counts as executed:
 //   * an instruction that completed.  One that faulted did not.
@@ -237,6 +238,7 @@ struct Instruction {
   Class kind = Class::kOther;
   uint64_t count = 0;
   uint64_t calls_returned = 0;
+  uint64_t ends = 0;  // threads that arrived here and died
 };
 
 struct OpenCall {
@@ -300,6 +302,11 @@ class Stepper {
     for (const Instruction& i : instructions_)
       if (i.kind == Class::kCall)
         fprintf(f, "%s,0x%lx,%lu\n", modules_.name(i.module).c_str(), i.link, i.calls_returned);
+    finish(f);
+    f = create("ends", "module,address,count");
+    for (const Instruction& i : instructions_)
+      if (i.ends && i.module >= 0)
+        fprintf(f, "%s,0x%lx,%lu\n", modules_.name(i.module).c_str(), i.link, i.ends);
     finish(f);
   }
 
@@ -431,7 +438,10 @@ class Stepper {
 
   void ended(pid_t tid) {
     Thread& t = threads_[tid];
-    if (t.started && t.here.classified.kind == Class::kSyscall) instructions_[t.here.id].count++;
+    if (t.started) {
+      Instruction& last = instructions_[t.here.id];
+      (t.here.classified.kind == Class::kSyscall ? last.count : last.ends)++;
+    }
     threads_.erase(tid);
   }
 

@@ -1,6 +1,7 @@
 // Claim: exit() from inside a catch block, static objects destroyed afterwards.
-// build: gcc,clang O0,O2 pie,nopie static
-// ci: gcc O2 nopie static
+// build: gcc,clang O0,O2 pie static,dynamic
+// dynamic: -static-libstdc++ -static-libgcc
+// ci: gcc O2 pie static
 // expect: status=5
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,8 @@
 // Claim: C++ exceptions thrown through frames with destructors, caught by type, rethrown, in a loop
 // keep every block balanced.
-// build: gcc,clang O0,O2 pie,nopie static,dynamic
-// ci: gcc O2 nopie static; gcc O2 pie dynamic
+// build: gcc,clang O0,O2 pie static,dynamic
+// dynamic: -static-libstdc++ -static-libgcc
+// ci: gcc O2 pie static; clang O0 pie static; gcc O2 pie dynamic
 #include <cstdio>
 #include <stdexcept>
 

@@ -1,6 +1,7 @@
 // Claim: an exception nobody catches ends in abort, with the frames still open and balanced.
-// build: gcc,clang O0,O2 pie,nopie static
-// ci: gcc O2 nopie static
+// build: gcc,clang O0,O2 pie static,dynamic
+// dynamic: -static-libstdc++ -static-libgcc
+// ci: gcc O2 pie static
 // expect: signal=SIGABRT
 #include <cstdio>
 __attribute__((noinline)) static int bottom(int n) {
