@@ -1,0 +1,19 @@
+// One instruction as text, in the syntax the reader prefers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/address.h"
+
+namespace tally::report {
+
+enum class Syntax : uint8_t { kIntel, kAtt };
+
+// Branch targets are printed as absolute addresses of the module.  Bytes that do not decode to an
+// instruction of exactly `bytes.size()` bytes yield a remark instead: the code that ran was not the
+// file's (it was modified while running).
+std::string disassemble(std::span<const uint8_t> bytes, LinkAddr address, Syntax syntax);
+
+}  // namespace tally::report
