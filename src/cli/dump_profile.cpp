@@ -71,7 +71,9 @@ void add_child(CLI::App* dump, const Child& child, std::shared_ptr<CommandOutcom
 }  // namespace
 
 CLI::App* dump_parent(CLI::App& app) {
-  if (CLI::App* existing = app.get_subcommand_no_throw("dump")) return existing;
+  const auto named_dump = [](CLI::App* sub) { return sub->get_name() == "dump"; };
+  const std::vector<CLI::App*> existing = app.get_subcommands(named_dump);
+  if (!existing.empty()) return existing.front();
   CLI::App* dump = app.add_subcommand("dump", "Facts in full, for other programs to check");
   dump->require_subcommand(1);
   dump->footer(

@@ -83,6 +83,24 @@ class Assembler {
   }
   void jrcxz(uint8_t distance_bytes) { raw(0xe3, distance_bytes); }
   void jmp_table_rcx8(uint32_t abs) { raw(0xff, 0x24, 0xcd), u32(abs); }
+  // jmp [slot], the 8-byte slot following at once, aligned so that it may be patched at any time.
+  // Returns the slot's address; reaches everywhere.
+  CacheAddr jmp_slot(uint64_t target) {
+    nops(static_cast<unsigned>((8 - ((here().value() + 6) & 7)) & 7));
+    raw(0xff, 0x25), u32(0);
+    const CacheAddr slot = here();
+    u64(target);
+    return slot;
+  }
+  // A jump that chooses the short form when the target is near.
+  void jmp_anywhere(uint64_t target) {
+    const auto distance = static_cast<int64_t>(target - (here().value() + 5));
+    if (distance == static_cast<int32_t>(distance)) {
+      jmp(target);
+    } else {
+      jmp_slot(target);
+    }
+  }
   void syscall_insn() { raw(0x0f, 0x05); }
 
   void nops(unsigned count) {

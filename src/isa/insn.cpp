@@ -506,6 +506,14 @@ TableInsn decode_for_table(std::span<const uint8_t> bytes, uint64_t address) {
   return result;
 }
 
+bool restores_stack_from_frame(std::span<const uint8_t> bytes) {
+  if (bytes.size() == 1) return bytes[0] == 0xc9;
+  if (bytes.size() < 4 || bytes[0] != 0x48) return false;
+  const uint8_t mod = bytes[2] >> 6;
+  const bool rbp_to_rsp = (bytes[2] & 0x3f) == (4 << 3 | 5);
+  return bytes[1] == 0x8d && (mod == 1 || mod == 2) && rbp_to_rsp;
+}
+
 std::string format(std::span<const uint8_t> bytes, uint64_t address) {
   static const ZydisFormatter formatter = [] {
     ZydisFormatter f;

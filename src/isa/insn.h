@@ -74,6 +74,9 @@ Insn decode_uncached(std::span<const uint8_t> bytes, uint64_t address);
 // Why an instruction is kUnsupported, in words; for the error message.
 std::string describe(std::span<const uint8_t> bytes, uint64_t address);
 
+// True for `leave` and `lea rsp, [rbp+x]`: the stack pointer comes from the procedure's own frame.
+bool restores_stack_from_frame(std::span<const uint8_t> bytes);
+
 // Text of one instruction in Intel syntax, for dumps.
 std::string format(std::span<const uint8_t> bytes, uint64_t address);
 

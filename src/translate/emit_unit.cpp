@@ -25,6 +25,7 @@ class UnitEmitter {
     code_.blocks.resize(procedure_.blocks.size());
     code_.insn_offset.resize(procedure_.insns.size());
     base_ = as_.offset();
+    find_return_edges();
     for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
     code_.body_bytes = at();
     emit_cold();
@@ -60,31 +61,15 @@ class UnitEmitter {
     return edge.to == cfg::kExitBlock ? isa::flag::kAll : procedure_.blocks[edge.to].flags_live_in;
   }
 
-  bool behind_a_call(BlockIndex b) const {
-    if (b == 0) return false;
-    const LinkAddr start = procedure_.address_of(procedure_.blocks[b]);
-    // Usually the block before; with overlapping code, any block may end here.
-    for (BlockIndex i = b; i-- > 0;) {
-      const cfg::Block& block = procedure_.blocks[i];
-      if (procedure_.end_of(block) == start) {
-        if (block.end == Flow::kCall || block.end == Flow::kIndirectCall) return true;
-      }
-      if (b - i > 8) break;
+  // The edge that comes back from a call into each block; at most one unless code overlaps.
+  void find_return_edges() {
+    return_edge_.assign(procedure_.blocks.size(), BlockCode::kNone);
+    for (uint32_t e = 0; e < procedure_.edges.size(); ++e) {
+      const Edge& edge = procedure_.edges[e];
+      if (edge.kind == EdgeKind::kCallReturn) return_edge_[edge.to] = e;
     }
-    return false;
   }
-
-  uint32_t return_edge_into(BlockIndex b) const {
-    for (BlockIndex i = b; i-- > 0;) {
-      for (const Edge& edge : procedure_.edges_of(procedure_.blocks[i])) {
-        if (edge.kind == EdgeKind::kCallReturn && edge.to == b) {
-          return static_cast<uint32_t>(&edge - procedure_.edges.data());
-        }
-      }
-      if (b - i > 8) break;
-    }
-    return BlockCode::kNone;
-  }
+  bool behind_a_call(BlockIndex b) const { return return_edge_[b] != BlockCode::kNone; }
 
   void emit_landing(BlockIndex b) {
     BlockCode& code = code_.blocks[b];
@@ -95,8 +80,8 @@ class UnitEmitter {
     code.landing_accept = at();
     as_.mov_rcx_gs(tcb::kSpillRcx);
     code.return_counted = at();
-    const uint32_t edge = return_edge_into(b);
-    if (edge != BlockCode::kNone && plan_.edge_counter[edge] != kNoCounter) {
+    const uint32_t edge = return_edge_[b];
+    if (plan_.edge_counter[edge] != kNoCounter) {
       code.return_counted =
           emit_counter(as_, static_cast<uint32_t>(plan_.edge_counter[edge]), block.flags_live_in) -
           base_;
@@ -380,10 +365,9 @@ class UnitEmitter {
     }
     for (const auto& [block, verify] : mismatches_) {
       mark(Mark::Kind::kMismatch, block);
-      as_.align_patch(1);
       for (uint32_t field : verify.mismatch_fields) as_.patch_rel32(field, as_.here().value());
-      as_.jmp(request_.gateways.ret.value());
-      code_.blocks[block].mismatch_field = at() - 4;
+      const CacheAddr slot = as_.jmp_slot(request_.gateways.ret.value());
+      code_.blocks[block].mismatch_slot = static_cast<uint32_t>(slot - code_.begin);
     }
     for (size_t i = 0; i < cold_links_.size(); ++i) {
       mark(Mark::Kind::kLinkStub, cold_links_[i].link);
@@ -430,6 +414,7 @@ class UnitEmitter {
   UnitCode code_;
   uint32_t base_ = 0;
   size_t next_event_ = 0;
+  std::vector<uint32_t> return_edge_;
   std::vector<Fixup> fixups_;
   std::vector<ColdEdge> cold_edges_;
   std::vector<ColdLink> cold_links_;

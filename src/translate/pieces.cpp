@@ -45,7 +45,7 @@ Verify emit_verify(Assembler& as, uint64_t original, uint8_t flags_live) {
 }
 
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target) {
+               CacheAddr target, CacheAddr miss) {
   Stub stub;
   stub.entry = as.here();
   const Verify verify = emit_verify(as, original, flags_live);
@@ -54,11 +54,9 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   stub.uncounted = as.here();
   const uint32_t counted = emit_counter(as, counter, flags_live);
   stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
-  as.jmp(target.value());
-  as.align_patch(1);
+  as.jmp_anywhere(target.value());
   const uint64_t mismatch = as.here().value();
-  as.jmp(mismatch);
-  stub.mismatch_field = as.here() - 4;
+  stub.mismatch_slot = as.jmp_slot(miss.value());
   for (uint32_t field : verify.mismatch_fields) as.patch_rel32(field, mismatch);
   stub.end = as.here();
   return stub;

@@ -92,7 +92,7 @@ struct BlockCode {
   uint32_t label = 0;           // where branches inside the unit enter
   uint32_t landing = 0;         // return landing; kNone if the block is not behind a call
   uint32_t landing_accept = 0;  // behind the landing's comparison
-  uint32_t mismatch_field = 0;  // 32-bit distance to the next landing of the chain
+  uint32_t mismatch_slot = 0;   // pointer to the next landing of the chain
   uint32_t return_counted = 0;  // from here to `label` the return edge has been counted
   uint32_t probe_begin = 0;     // the block's counter
   uint32_t probe_counted = 0;   // from here on it has been incremented
@@ -159,15 +159,15 @@ Verify emit_verify(isa::Assembler& as, uint64_t original, uint8_t flags_live);
 // A stub that is the only way from a site (or from anywhere, for returns and cross links) to a
 // target: verify, count, go.
 struct Stub {
-  CacheAddr entry;           // compares
-  CacheAddr accept;          // behind the comparison; rcx is reloaded here
-  CacheAddr uncounted;       // straight to the counter: for links, rcx is intact
-  CacheAddr counted;         // from here on the counter has been incremented
-  CacheAddr mismatch_field;  // distance to the next stub of the chain
+  CacheAddr entry;          // compares
+  CacheAddr accept;         // behind the comparison; rcx is reloaded here
+  CacheAddr uncounted;      // straight to the counter: for links, rcx is intact
+  CacheAddr counted;        // from here on the counter has been incremented
+  CacheAddr mismatch_slot;  // pointer to the next stub of the chain
   CacheAddr end;
 };
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target);
+               CacheAddr target, CacheAddr miss);
 
 // The code that talks to the monitor; once per area.
 struct GatewayCode {

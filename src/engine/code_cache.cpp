@@ -1,0 +1,325 @@
+// Translation on demand and registration of what was translated.  See code_cache.h.
+#include "engine/code_cache.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+
+namespace tally::engine {
+
+using profile::Provenance;
+using namespace translate;
+
+namespace {
+
+constexpr uint64_t kGone = ~0ull;
+// Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
+constexpr uint64_t kUnknownCodeBytes = 64 << 10;
+
+uint64_t pack(BlockRef ref) {
+  return static_cast<uint64_t>(ref.unit) << 32 | ref.block;
+}
+BlockRef unpack(uint64_t value) {
+  return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
+}
+
+bool never_returns_by_name(const std::string& name) {
+  static constexpr const char* kNames[] = {"abort",
+                                           "exit",
+                                           "_exit",
+                                           "_Exit",
+                                           "__assert_fail",
+                                           "longjmp",
+                                           "__longjmp_chk",
+                                           "__stack_chk_fail",
+                                           "__cxa_throw",
+                                           "__cxa_rethrow",
+                                           "_Unwind_Resume",
+                                           "__cxa_bad_cast",
+                                           "__fortify_fail",
+                                           "__chk_fail",
+                                           "__libc_fatal",
+                                           "pthread_exit",
+                                           "__cxa_throw_bad_array_new_length",
+                                           "_ZSt9terminatev"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* n) { return name == n; });
+}
+
+}  // namespace
+
+void CodeCache::initialize_tables() {
+  uint8_t* tables = region_.tables();
+  // System calls that concern the monitor; see service.cpp for what each is about.
+  for (long number : {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigaction,
+                      SYS_rt_sigreturn, SYS_execve, SYS_execveat, SYS_rseq, SYS_arch_prctl,
+                      SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp}) {
+    tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
+  }
+  const CacheAddr miss = region_.areas().front().gateway.return_miss;
+  for (uint32_t low = 0; low < 65536; ++low) set_return_head(static_cast<uint16_t>(low), miss);
+}
+
+uint32_t CodeCache::allocate_counter() {
+  CHECK(next_counter_ < tcb::kCountersMax) << "out of counters";
+  return next_counter_++;
+}
+
+// ---- finding and translating -------------------------------------------------------------------
+
+Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
+  if (const uint64_t* found = blocks_.find(address.value()); found && *found != kGone) {
+    return unpack(*found);
+  }
+  Module* module = modules_.at(address);
+  if (module == nullptr) {
+    if (modules_.is_generated_code(address)) {
+      return make_error(
+          "the program runs code that it made itself, at {:#x}; generated code is not supported "
+          "yet",
+          address.value());
+    }
+    return BlockRef{};
+  }
+  TRY(translate_at(*module, module->to_link(address), how));
+  const uint64_t* found = blocks_.find(address.value());
+  if (found == nullptr || *found == kGone) {
+    return make_error("control reached bytes that are no instruction, at {}+{:#x}", module->path,
+                      module->to_link(address).value());
+  }
+  return unpack(*found);
+}
+
+// Where the procedure around an address begins and ends.
+CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival how) {
+  const elf::Image& image = *module.image;
+  LinkRange segment;
+  for (const elf::Segment& s : image.segments()) {
+    if (s.executable && s.range.contains(address)) segment = s.range;
+  }
+  for (const elf::Section& s : image.sections()) {
+    if (s.name.starts_with(".plt") && s.range.contains(address)) {
+      // A table of stubs: each slot is a procedure of its own.
+      constexpr uint64_t kSlotBytes = 16;
+      const LinkAddr slot =
+          s.range.begin + (static_cast<uint64_t>(address - s.range.begin) & ~(kSlotBytes - 1));
+      return {{slot, std::min(slot + kSlotBytes, s.range.end)}, address, Provenance::kSymbol};
+    }
+  }
+  const std::optional<LinkRange> fde = image.unwind_range_at(address);
+  const elf::Symbol* symbol = image.symbol_at(address);
+  if (fde && fde->end <= segment.end) {
+    // Hand-written code may put many procedures under one description; symbols and calls tell.
+    LinkAddr entry = fde->begin;
+    Provenance provenance = Provenance::kUnwindRange;
+    if (symbol != nullptr && symbol->range.begin > entry && symbol->range.begin <= address) {
+      entry = symbol->range.begin;
+      provenance = Provenance::kSymbol;
+    }
+    if (how == Arrival::kCall && entry != address) {
+      return {*fde, address, Provenance::kDirectCall};
+    }
+    return {*fde, entry, provenance};
+  }
+  if (symbol != nullptr && !symbol->range.empty() && symbol->range.end <= segment.end) {
+    if (how == Arrival::kCall) return {symbol->range, address, Provenance::kSymbol};
+    return {symbol->range, symbol->range.begin, Provenance::kSymbol};
+  }
+  LinkAddr end = std::min(segment.end, address + kUnknownCodeBytes);
+  const auto& known = image.unwind_ranges();
+  auto next = std::upper_bound(known.begin(), known.end(), address,
+                               [](LinkAddr a, const LinkRange& r) { return a < r.begin; });
+  if (next != known.end()) end = std::min(end, next->begin);
+  return {{address, end}, address, Provenance::kRunTime};
+}
+
+Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
+  if (module.area == nullptr) {
+    TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
+  }
+  const Bounds bounds = bounds_of(module, address, how);
+  cfg::DiscoverRequest request;
+  request.range = bounds.range;
+  request.entry = bounds.entry;
+  request.known_elsewhere = [&](LinkAddr a) {
+    const uint64_t* found = blocks_.find(module.to_target(a).value());
+    return found != nullptr && *found != kGone;
+  };
+  // If the procedure's beginning is translated already, what is new begins right here.
+  if (request.known_elsewhere(request.entry)) request.entry = address;
+  if (request.entry != address) request.extra_entries.push_back(address);
+  request.never_returns = [&](LinkAddr target) {
+    const elf::Symbol* symbol = module.image->symbol_at(target);
+    return symbol != nullptr && symbol->range.begin == target &&
+           never_returns_by_name(symbol->name);
+  };
+  auto unit = std::make_unique<Unit>();
+  unit->id = static_cast<uint32_t>(units_.size());
+  unit->module = &module;
+  unit->provenance = request.entry == address && request.entry != bounds.entry
+                         ? Provenance::kRunTime
+                         : bounds.provenance;
+  unit->procedure = module.discoverer->discover(request);
+  if (unit->procedure.block_at(address) == cfg::kExitBlock) return Ok{};  // the caller names it
+  if (unit->procedure.entry_block == cfg::kExitBlock) {
+    // The supposed beginning is no code; begin where control is.
+    request.entry = address;
+    request.extra_entries.clear();
+    unit->procedure = module.discoverer->discover(request);
+    unit->provenance = Provenance::kRunTime;
+  }
+  TRY(emit(*unit, *module.area));
+  register_unit(*unit, *module.area);
+  units_.push_back(std::move(unit));
+  return Ok{};
+}
+
+// Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
+// unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.
+void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
+  const cfg::Procedure& p = unit.procedure;
+  std::vector<std::pair<uint32_t, EventKind>> wanted;
+  for (uint32_t b = 0; b < p.blocks.size(); ++b) {
+    const cfg::Block& block = p.blocks[b];
+    if (block.end != isa::Flow::kReturn && block.end != isa::Flow::kIndirectJump) continue;
+    bool loads = false;
+    for (const isa::Insn& insn : p.insns_of(block)) {
+      if (insn.loads_stack_pointer) loads = true;
+      const auto bytes = unit.module->view.code_at(p.range.begin + insn.offset).first(insn.size);
+      if (isa::restores_stack_from_frame(bytes)) loads = false;
+    }
+    if (loads) wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
+  }
+  if (wanted.empty()) return;
+  const uint32_t entry_insn = p.blocks[p.entry_block].first_insn;
+  wanted.push_back({entry_insn, EventKind::kSnapshot});
+  std::sort(wanted.begin(), wanted.end());
+  for (const auto& [insn, kind] : wanted) {
+    // An entry block of one instruction needs no snapshot: there is nothing between.
+    if (!events.empty() && events.back().insn == insn) continue;
+    EventState event;
+    event.kind = kind;
+    event.unit = unit.id;
+    for (uint32_t b = 0; b < p.blocks.size(); ++b) {
+      const cfg::Block& block = p.blocks[b];
+      if (block.first_insn <= insn && insn < block.first_insn + block.insn_count) {
+        event.block = b;
+        event.insn = insn - block.first_insn;
+      }
+    }
+    events.push_back({insn, static_cast<uint32_t>(events_.size())});
+    events_.push_back(event);
+  }
+}
+
+Status CodeCache::emit(Unit& unit, Area& area) {
+  const FeedbackWeights feedback = feedback_ ? feedback_(*unit.module) : FeedbackWeights();
+  unit.plan =
+      make_plan(unit.procedure, placement_, feedback, [this] { return allocate_counter(); });
+  add_events(unit, unit.plan.events);
+  unit.first_link = static_cast<uint32_t>(links_.size());
+  unit.first_site = static_cast<uint32_t>(sites_.size());
+  unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
+  unit.first_block = next_block_;
+  next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
+  EmitRequest request;
+  request.procedure = &unit.procedure;
+  request.plan = &unit.plan;
+  request.view = &unit.module->view;
+  request.bias = unit.module->bias;
+  request.tables_base = region_.tables_base();
+  request.gateways = area.gateway.entries;
+  request.first_link = unit.first_link;
+  request.first_site = unit.first_site;
+  request.first_syscall = unit.first_syscall;
+  request.first_block_event = kUnsupportedEventBase + unit.first_block;
+  isa::Assembler as(area.memory + area.used_bytes, kAreaSizeBytes - area.used_bytes,
+                    area.base + area.used_bytes);
+  unit.code = emit_unit(as, request);
+  if (unit.code.size_bytes == 0) {
+    return make_error("the code cache is full ({} MB); the program runs more code than fits",
+                      kAreaSizeBytes >> 20);
+  }
+  area.used_bytes += (unit.code.size_bytes + 15u) & ~15u;
+  for (const UnitCode::EventResume& e : unit.code.events) {
+    if (e.event < kUnsupportedEventBase) events_[e.event].resume = e.resume;
+  }
+  return Ok{};
+}
+
+void CodeCache::register_unit(Unit& unit, Area& area) {
+  if (records_.size() <= area.index) records_.resize(area.index + 1);
+  records_[area.index].push_back(CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
+  for (uint32_t i = 0; i < unit.code.links.size(); ++i) links_.push_back({unit.id, i});
+  for (const Site& site : unit.code.sites) {
+    SiteState state;
+    state.unit = unit.id;
+    state.site = site;
+    sites_.push_back(std::move(state));
+  }
+  for (const SyscallSite& s : unit.code.syscalls) syscalls_.push_back({unit.id, s});
+  cfg::Procedure& p = unit.procedure;
+  for (uint32_t b = 0; b < p.blocks.size(); ++b) {
+    blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
+  }
+  stats_.units += 1;
+  stats_.instructions += p.insns.size();
+  stats_.blocks += p.blocks.size();
+  stats_.edges += p.edges.size();
+  stats_.code_bytes += unit.code.size_bytes;
+  unit.insn_sizes.reserve(p.insns.size());
+  for (const isa::Insn& insn : p.insns) unit.insn_sizes.push_back(insn.size);
+  p.insns.clear();
+  p.insns.shrink_to_fit();
+}
+
+// ---- looking up --------------------------------------------------------------------------------
+
+const CodeRecord* CodeCache::record_at(CacheAddr address) const {
+  for (const Area& area : region_.areas()) {
+    if (address < area.base || address >= area.base + kAreaSizeBytes) continue;
+    if (area.index >= records_.size()) return nullptr;
+    const auto& records = records_[area.index];
+    auto it = std::upper_bound(records.begin(), records.end(), address,
+                               [](CacheAddr a, const CodeRecord& r) { return a < r.begin; });
+    return it == records.begin() ? nullptr : &*(it - 1);
+  }
+  return nullptr;
+}
+
+BlockRef CodeCache::call_block_of(TargetAddr return_address) {
+  if (const uint64_t* memo = call_blocks_.find(return_address.value()); memo && *memo != kGone) {
+    return unpack(*memo);
+  }
+  Module* module = modules_.at(return_address - 1);
+  if (module == nullptr) return {};
+  const LinkAddr end = module->to_link(return_address);
+  for (const auto& unit : units_) {
+    if (unit->module != module || !unit->procedure.range.contains(end - 1)) continue;
+    for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
+      const isa::Flow flow = unit->procedure.blocks[b].end;
+      if (unit->end_of(b) != end) continue;
+      if (flow != isa::Flow::kCall && flow != isa::Flow::kIndirectCall) continue;
+      call_blocks_.set(return_address.value(), pack({unit->id, b}));
+      return {unit->id, b};
+    }
+  }
+  return {};
+}
+
+BlockRef CodeCache::link_block(uint32_t id) const {
+  const auto& [unit, index] = links_[id];
+  return {unit, units_[unit]->code.links[index].block};
+}
+
+BlockRef CodeCache::global_block(uint32_t id) const {
+  auto it = std::upper_bound(
+      units_.begin(), units_.end(), id,
+      [](uint32_t value, const std::unique_ptr<Unit>& u) { return value < u->first_block; });
+  CHECK(it != units_.begin()) << "no unit has block " << id;
+  const Unit& unit = **(it - 1);
+  return {unit.id, id - unit.first_block};
+}
+
+}  // namespace tally::engine

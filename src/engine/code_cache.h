@@ -1,0 +1,225 @@
+// What has been translated, and how control gets from anywhere to anywhere in it.
+//
+// Problem.  An original address must lead to its translation, exactly, from every kind of branch,
+// and each way into a block must be counted if nothing else counts it.
+//
+// Idea.  Blocks are registered by their original address.  `resolve` finds the block of an address
+// or discovers and translates the procedure around it.  The ways in:
+//
+//   root of a procedure   calls and jumps link straight to it; its count is derived (EXIT -> root)
+//   any other block       from elsewhere only through a counted stub ("arrival")
+//   indirect branch       through a stub of the pair (site, target), counted
+//   return                through the landing behind the call, or through a counted arrival
+//
+// Returns are looked up by the low 16 bits of the address; landings with the same bits form a
+// chain, each comparing all 64 bits.  A site's pairs form a chain too; above four, a hash table of
+// chains.  In a chain, stubs that must not change flags come first, so that a comparison that does
+// change them is only reached when every later one may.
+//
+// Not handled: changed code.  Unmapped code is cut out of all chains.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/flat_map.h"
+#include "engine/modules.h"
+#include "engine/plan.h"
+#include "engine/region.h"
+#include "profile/model.h"
+#include "translate/unit.h"
+
+namespace tally::engine {
+
+struct BlockRef {
+  uint32_t unit = UINT32_MAX;
+  uint32_t block = 0;
+  bool valid() const { return unit != UINT32_MAX; }
+  bool operator==(const BlockRef&) const = default;
+};
+
+// How control came to an address; it decides what the address is taken for.
+enum class Arrival : uint8_t { kCall, kJump, kReturn };
+
+struct Unit {
+  uint32_t id = 0;
+  Module* module = nullptr;
+  cfg::Procedure procedure;         // instructions dropped after translation
+  std::vector<uint8_t> insn_sizes;  // by instruction
+  translate::Plan plan;
+  translate::UnitCode code;
+  profile::Provenance provenance = profile::Provenance::kFlow;
+  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0;
+
+  CacheAddr label(uint32_t block) const { return code.begin + code.blocks[block].label; }
+  LinkAddr address_of(uint32_t block) const {
+    return procedure.address_of(procedure.blocks[block]);
+  }
+  LinkAddr end_of(uint32_t block) const { return procedure.end_of(procedure.blocks[block]); }
+};
+
+// One entry of a lookup chain.
+struct ChainEntry {
+  uint64_t original = 0;
+  CacheAddr entry;
+  CacheAddr mismatch_slot;
+  bool keeps_flags = false;
+};
+using Chain = std::vector<ChainEntry>;
+
+// A pair (site, target) that has been seen.
+struct Pair {
+  TargetAddr target;
+  BlockRef to;
+  uint32_t counter = 0;
+  translate::Stub stub;
+  bool cut = false;  // the target was unmapped
+};
+
+struct SiteState {
+  uint32_t unit = 0;
+  translate::Site site;
+  std::vector<Pair> pairs;
+  std::unique_ptr<std::array<Chain, 256>> buckets;  // once there are many pairs
+  Chain chain;                                      // before that
+  uint32_t table_offset = 0;
+  translate::HashKind hash = translate::HashKind::kBits4to11;
+};
+
+// A counted way into a block from outside of its unit.
+struct ArrivalStub {
+  BlockRef to;
+  uint32_t counter = 0;
+  translate::Stub stub;
+  bool in_return_chain = false;
+};
+
+enum class EventKind : uint8_t { kSnapshot, kCommit };
+struct EventState {
+  EventKind kind = EventKind::kSnapshot;
+  uint32_t unit = 0;
+  uint32_t block = 0;
+  uint32_t insn = 0;  // block-local index of the instruction behind the probe
+  CacheAddr resume;
+};
+
+// What a place in the code cache is.
+struct CodeRecord {
+  enum class Kind : uint8_t { kUnit, kPair, kArrival, kDispatch, kGateway };
+  CacheAddr begin;
+  Kind kind = Kind::kUnit;
+  uint32_t index = 0;  // unit, site, arrival
+  uint32_t pair = 0;
+};
+
+struct CacheStats {
+  uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+};
+
+class CodeCache {
+ public:
+  CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement)
+      : region_(region), modules_(modules), process_(process), placement_(placement) {}
+
+  // How areas can be mapped at the moment; set by the session.
+  void set_remote_call(RemoteCall call) { remote_call_ = std::move(call); }
+  void set_feedback(std::function<FeedbackWeights(const Module&)> feedback) {
+    feedback_ = std::move(feedback);
+  }
+  // Fills the tables that generated code looks at; once an area exists.
+  void initialize_tables();
+
+  // The block at a target address, translated if need be.  An invalid reference when no code of
+  // the program is there (the jump must fault as it would natively).  Errors: generated code, no
+  // room.
+  Result<BlockRef> resolve(TargetAddr address, Arrival how);
+
+  // The answers to requests: where to go on.
+  Result<CacheAddr> take_link(uint32_t link);
+  Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
+  Result<CacheAddr> take_return(TargetAddr target);
+
+  // Removes everything that leads to original addresses in `range`.
+  void cut(TargetRange range);
+
+  // For unwinding and threads that stop: what is at a cache address.
+  const CodeRecord* record_at(CacheAddr address) const;
+  // The block that ends in the call whose return address this is.
+  BlockRef call_block_of(TargetAddr return_address);
+
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  const Unit& unit(uint32_t id) const { return *units_[id]; }
+  const std::vector<SiteState>& sites() const { return sites_; }
+  const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
+  const EventState& event(uint32_t id) const { return events_[id]; }
+  const translate::SyscallSite& syscall_site(uint32_t id) const { return syscalls_[id].site; }
+  BlockRef syscall_block(uint32_t id) const {
+    return {syscalls_[id].unit, syscalls_[id].site.block};
+  }
+  BlockRef link_block(uint32_t id) const;
+  BlockRef global_block(uint32_t id) const;  // by Unit::first_block
+  uint32_t counters_used() const { return next_counter_; }
+  const CacheStats& stats() const { return stats_; }
+
+  static constexpr uint32_t kUnsupportedEventBase = 0x40000000;
+
+ private:
+  struct Bounds {
+    LinkRange range;
+    LinkAddr entry;
+    profile::Provenance provenance;
+  };
+  Bounds bounds_of(Module& module, LinkAddr address, Arrival how);
+  Status translate_at(Module& module, LinkAddr address, Arrival how);
+  Status emit(Unit& unit, Area& area);
+  void add_events(Unit& unit, std::vector<translate::Plan::Event>& events);
+  void register_unit(Unit& unit, Area& area);
+  uint32_t allocate_counter();
+  bool is_entry(BlockRef ref) const { return units_[ref.unit]->procedure.entry_block == ref.block; }
+  Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
+  ArrivalStub& arrival_at(BlockRef ref);
+  CacheAddr way_in(BlockRef ref);
+  void enter_landing(BlockRef call_block);
+  Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
+  void build_hash(SiteState& state, uint32_t site_id);
+  void insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
+              const std::function<void(CacheAddr)>& set_head);
+  void set_slot(CacheAddr slot, CacheAddr value);
+  void set_branch(CacheAddr field, CacheAddr target);
+  void set_return_head(uint16_t low, CacheAddr value);
+  void set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value);
+  template <class Emit>
+  auto emit_piece(Area& area, const CodeRecord& record, Emit emit);
+
+  Region& region_;
+  ModuleMap& modules_;
+  tracee::Process& process_;
+  PlacementKind placement_;
+  RemoteCall remote_call_;
+  std::function<FeedbackWeights(const Module&)> feedback_;
+  std::vector<std::unique_ptr<Unit>> units_;
+  FlatMap<uint64_t> blocks_;  // target address of a block -> unit << 32 | block; ~0: cut
+  std::vector<std::pair<uint32_t, uint32_t>> links_;  // unit, index in its links
+  std::vector<SiteState> sites_;
+  struct SyscallState {
+    uint32_t unit;
+    translate::SyscallSite site;
+  };
+  std::vector<SyscallState> syscalls_;
+  std::vector<EventState> events_;
+  std::vector<ArrivalStub> arrivals_;
+  FlatMap<uint32_t> arrival_index_;  // unit << 32 | block
+  std::vector<Chain> returns_ = std::vector<Chain>(65536);
+  std::vector<std::vector<CodeRecord>> records_;  // by area, ascending
+  FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of
+  uint32_t next_counter_ = 0;
+  uint32_t next_table_ = translate::tables::kHashTables;
+  uint32_t next_block_ = 0;
+  CacheStats stats_;
+};
+
+}  // namespace tally::engine

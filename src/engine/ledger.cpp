@@ -1,0 +1,170 @@
+// Terms of the ledger.  See ledger.h; positions are found in locate.cpp.
+#include "engine/ledger.h"
+
+#include <fmt/format.h>
+
+namespace tally::engine {
+
+using profile::AbnormalKind;
+
+namespace {
+constexpr size_t kFramesMax = 100000;
+}  // namespace
+
+elf::UnwindRegisters unwind_registers(const user_regs_struct& regs) {
+  elf::UnwindRegisters u;
+  u.value = {regs.rax, regs.rdx, regs.rcx, regs.rbx, regs.rsi, regs.rdi,
+             regs.rbp, regs.rsp, regs.r8,  regs.r9,  regs.r10, regs.r11,
+             regs.r12, regs.r13, regs.r14, regs.r15, regs.rip};
+  u.known.fill(true);
+  return u;
+}
+
+elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers) const {
+  elf::UnwindTarget target;
+  target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
+    const Module* module = modules_.containing(address);
+    if (module == nullptr) return std::nullopt;
+    return elf::UnwindModule{module->image, module->bias};
+  };
+  target.read_memory = [this](TargetAddr address, void* data, size_t size_bytes) {
+    return process_.read_memory(address, data, size_bytes);
+  };
+  return elf::unwind(registers, target, kFramesMax);
+}
+
+void Ledger::issue(const std::string& scope, const std::string& message, uint64_t amount) {
+  for (profile::Issue& known : issues_) {
+    if (known.scope == scope && known.message == message) {
+      known.amount += amount;
+      return;
+    }
+  }
+  issues_.push_back({scope, message, amount});
+}
+
+// The flow of a block whose call is not expected back has left by an edge of its own.
+bool Ledger::ends_by_itself(BlockRef ref) const {
+  const cfg::Procedure& p = cache_.unit(ref.unit).procedure;
+  for (const cfg::Edge& edge : p.edges_of(p.blocks[ref.block])) {
+    if (edge.kind == cfg::EdgeKind::kNoReturn) return true;
+  }
+  return false;
+}
+
+void Ledger::leave(BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  if (ends_by_itself(ref)) return;
+  LedgerTerm& term = terms_[{ref.unit, ref.block, kind}];
+  term.left += 1;
+  term.detail = detail;
+}
+
+void Ledger::enter(BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  LedgerTerm& term = terms_[{ref.unit, ref.block, kind}];
+  term.entered += 1;
+  term.detail = detail;
+}
+
+// Each frame from `first` on has an open call: its pc is the address behind it.
+void Ledger::close_frames(const elf::BackTrace& trace, size_t first, AbnormalKind kind,
+                          const std::string& detail) {
+  for (size_t i = first; i < trace.frames.size(); ++i) {
+    const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
+    if (!call.valid()) {
+      // The outermost frame has no caller, and what is not code of ours was never entered.
+      issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
+                                      "its procedure may be off by one",
+                                      trace.frames[i].pc.value()));
+      continue;
+    }
+    leave(call, kind, detail);
+  }
+  if (trace.end != elf::TraceEnd::kOutermost) {
+    issue("back-trace",
+          fmt::format("the stack could not be followed to its end ({}); procedures farther out may "
+                      "be off by one",
+                      trace.detail));
+  }
+}
+
+void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalKind kind,
+                          const std::string& detail) {
+  const Position position = locate(regs, slot);
+  if (position.kind == Position::Kind::kUnknown) {
+    issue("thread", fmt::format("a thread ended at {:#x}, which is no known place of the code "
+                                "cache; the counts of its active procedures may be off by one",
+                                regs.rip));
+    return;
+  }
+  if (position.kind == Position::Kind::kInBlock) {
+    const Unit& unit = cache_.unit(position.ref.unit);
+    const uint32_t count = unit.procedure.blocks[position.ref.block].insn_count;
+    if (position.done < count) {
+      partials_[{position.ref.unit, position.ref.block, position.done, count}] -= 1;
+    }
+    if (!position.block_counted) uncounted_[{position.ref.unit, position.ref.block}] += 1;
+    if (position.done < count || !ends_by_itself(position.ref)) {
+      LedgerTerm& term = terms_[{position.ref.unit, position.ref.block, kind}];
+      term.left += 1;
+      term.detail = detail;
+    }
+  }
+  elf::UnwindRegisters registers = unwind_registers(regs);
+  registers.value[elf::kDwarfPc] = position.pc.value();
+  const elf::BackTrace trace = back_trace(registers);
+  // Behind a return the first frame is a caller whose call is still open.
+  close_frames(trace, position.pc_is_return_address ? 0 : 1, kind, detail);
+}
+
+void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames) {
+  const Position position = locate(regs, slot);
+  if (position.kind != Position::Kind::kInBlock) {
+    issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
+    return;
+  }
+  auto enter_unexecuted = [&](BlockRef ref, const char* detail) {
+    enter(ref, AbnormalKind::kThreadStart, detail);
+    const Unit& unit = cache_.unit(ref.unit);
+    partials_[{ref.unit, ref.block, 0, unit.procedure.blocks[ref.block].insn_count}] -= 1;
+    if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
+      uncounted_[{ref.unit, ref.block}] += 1;
+    }
+  };
+  enter_unexecuted(position.ref, "a thread was born here");
+  if (!inherits_frames) return;
+  elf::UnwindRegisters registers = unwind_registers(regs);
+  registers.value[elf::kDwarfPc] = position.pc.value();
+  const elf::BackTrace trace = back_trace(registers);
+  for (size_t i = 1; i < trace.frames.size(); ++i) {
+    const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
+    if (call.valid()) enter_unexecuted(call, "a vfork child shares this frame");
+  }
+}
+
+void Ledger::snapshot(uint32_t slot, const elf::UnwindRegisters& registers) {
+  snapshots_[slot] = back_trace(registers);
+}
+
+void Ledger::commit(uint32_t slot, uint64_t stack_pointer, TargetAddr destination) {
+  auto it = snapshots_.find(slot);
+  if (it == snapshots_.end()) return;
+  const elf::BackTrace trace = it->second;
+  const auto& frames = trace.frames;
+  // A jump to another stack (swapcontext) abandons nothing.
+  if (frames.empty() || stack_pointer < frames.front().cfa.value() ||
+      stack_pointer > frames.back().cfa.value()) {
+    return;
+  }
+  size_t target = 0;
+  while (target < frames.size() && frames[target].cfa.value() <= stack_pointer) ++target;
+  // Back to the caller's call in the ordinary way: a return, not a jump.
+  if (target == 1 && frames[target].pc == destination) return;
+  elf::BackTrace abandoned;
+  for (size_t i = 1; i <= target && i < frames.size(); ++i) abandoned.frames.push_back(frames[i]);
+  close_frames(abandoned, 0, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
+  // The frames above the target are gone; a second jump from the same entry (an exception that
+  // passes several cleanups) starts from a new snapshot.
+  snapshots_.erase(it);
+}
+
+}  // namespace tally::engine

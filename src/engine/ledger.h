@@ -1,0 +1,119 @@
+// The ledger of abnormal flow: where flow appears or vanishes out of turn.
+//
+// Problem.  Counts follow from conservation of flow only if every procedure that is entered is also
+// left.  A program that exits in the middle of a call chain, throws, or longjmps leaves procedures
+// that never returned.
+//
+// Idea (Ball and Larus, section 3.1, Figure 4).  At each such event take a back-trace; every active
+// procedure gets one term at the block whose call is still open:
+//
+//   main: ... call f       left 1        The flow that entered main, f and g, and stopped in the
+//   f:    ... call g       left 1        middle of g's block, is on the books; every block
+//   balances. g:    mov; mov | ...   left 1, and its last instructions count one less
+//
+// A thread's birth is the same with the sign changed: flow appears behind the `syscall`.
+//
+// A back-trace that does not reach the outermost frame, or a frame that is no call of ours, makes
+// an issue: the report then says which procedure may be off by one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "elf/unwind.h"
+#include "engine/code_cache.h"
+#include "profile/model.h"
+#include "tracee/process.h"
+
+namespace tally::engine {
+
+// Where a thread is, in the program's terms.
+struct Position {
+  enum class Kind : uint8_t {
+    kUnknown,
+    kInBlock,  // `done` instructions of `ref` are executed, no way out has been counted
+    kBetween,  // between procedures: at the entry of a callee or behind a return; only the frames
+               // of the back-trace are open
+    kOutside,  // at an address that is no code of the program
+  };
+  Kind kind = Kind::kUnknown;
+  BlockRef ref;
+  uint32_t done = 0;
+  bool block_counted = true;          // the block's own counter, if any, has been incremented
+  TargetAddr pc;                      // for unwinding
+  bool pc_is_return_address = false;  // kBetween: `pc` is where a return went
+};
+
+struct LedgerTerm {
+  uint64_t entered = 0;
+  uint64_t left = 0;
+  std::string detail;
+};
+
+class Ledger {
+ public:
+  Ledger(CodeCache& cache, ModuleMap& modules, Region& region, tracee::Process& process)
+      : cache_(cache), modules_(modules), region_(region), process_(process) {}
+
+  Position locate(const user_regs_struct& regs, uint32_t slot);
+
+  // Closes every frame of a thread that ends at `regs`.
+  void close_thread(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
+                    const std::string& detail);
+  // A thread begins behind the `syscall` at `regs`; with `inherits_frames` (vfork) all frames of
+  // its parent are open in it too.
+  void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames);
+  // Flow enters a block from nowhere (program start).
+  void enter(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
+
+  // longjmp and exceptions: the stack as it is now, and the jump out of it.
+  void snapshot(uint32_t slot, const elf::UnwindRegisters& registers);
+  void commit(uint32_t slot, uint64_t stack_pointer, TargetAddr destination);
+
+  elf::BackTrace back_trace(const elf::UnwindRegisters& registers) const;
+
+  void issue(const std::string& scope, const std::string& message, uint64_t amount = 1);
+
+  using TermKey = std::tuple<uint32_t, uint32_t, profile::AbnormalKind>;  // unit, block, kind
+  const std::map<TermKey, LedgerTerm>& terms() const { return terms_; }
+  using PartialKey =
+      std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // unit, block, first, last
+  const std::map<PartialKey, int64_t>& partials() const { return partials_; }
+  // Blocks that were entered, but whose counter did not run: by (unit, block).
+  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& uncounted() const { return uncounted_; }
+  const std::vector<profile::Issue>& issues() const { return issues_; }
+
+ private:
+  Position locate_in_unit(const Unit& unit, uint32_t offset, const user_regs_struct& regs,
+                          uint32_t slot);
+  Position locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
+                           const user_regs_struct& regs, uint32_t slot);
+  Position locate_in_gateway(uint32_t slot);
+  Position at_start_of(BlockRef ref);
+  Position at_end_of(BlockRef ref);
+  Position behind_call(BlockRef ref, TargetAddr callee);
+  Position behind_return(TargetAddr target);
+  uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
+  TargetAddr insn_address(BlockRef ref, uint32_t index) const;
+  bool ends_by_itself(BlockRef ref) const;
+  void leave(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
+  void close_frames(const elf::BackTrace& trace, size_t first, profile::AbnormalKind kind,
+                    const std::string& detail);
+
+  CodeCache& cache_;
+  ModuleMap& modules_;
+  Region& region_;
+  tracee::Process& process_;
+  std::map<TermKey, LedgerTerm> terms_;
+  std::map<PartialKey, int64_t> partials_;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
+  std::vector<profile::Issue> issues_;
+  std::map<uint32_t, elf::BackTrace> snapshots_;  // by slot
+};
+
+// DWARF-numbered registers from the kernel's.
+elf::UnwindRegisters unwind_registers(const user_regs_struct& regs);
+
+}  // namespace tally::engine

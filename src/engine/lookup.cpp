@@ -1,0 +1,301 @@
+// The lookup chains of the code cache: links, pairs, landings, arrivals.  See code_cache.h.
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/code_cache.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+constexpr size_t kPairsInChain = 4;
+}  // namespace
+
+// ---- patching ----------------------------------------------------------------------------------
+// Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
+// new value.
+
+void CodeCache::set_slot(CacheAddr slot, CacheAddr value) {
+  auto* p = reinterpret_cast<uint64_t*>(region_.code(slot));
+  std::atomic_ref<uint64_t>(*p).store(value.value(), std::memory_order_release);
+}
+
+void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
+  const int64_t distance = target - (field + 4);
+  CHECK(distance == static_cast<int32_t>(distance)) << "link out of reach";
+  auto* p = reinterpret_cast<uint32_t*>(region_.code(field));
+  __atomic_store_n(p, static_cast<uint32_t>(distance), __ATOMIC_RELEASE);
+}
+
+void CodeCache::set_return_head(uint16_t low, CacheAddr value) {
+  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + tables::kReturns);
+  std::atomic_ref<uint64_t>(heads[low]).store(value.value(), std::memory_order_release);
+}
+
+void CodeCache::set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value) {
+  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + table_offset);
+  std::atomic_ref<uint64_t>(heads[hash]).store(value.value(), std::memory_order_release);
+}
+
+// Puts an entry into a chain: stubs that keep the flags first, and among equals the newest first.
+void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
+                       const std::function<void(CacheAddr)>& set_head) {
+  size_t at = 0;
+  if (!entry.keeps_flags) {
+    while (at < chain.size() && chain[at].keeps_flags) ++at;
+  }
+  // The new one knows its successor before anyone can reach it.
+  set_slot(entry.mismatch_slot, at < chain.size() ? chain[at].entry : miss);
+  if (at == 0) {
+    set_head(entry.entry);
+  } else {
+    set_slot(chain[at - 1].mismatch_slot, entry.entry);
+  }
+  chain.insert(chain.begin() + static_cast<ptrdiff_t>(at), entry);
+}
+
+template <class Emit>
+auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
+  isa::Assembler as(area.memory + area.used_bytes, kAreaSizeBytes - area.used_bytes,
+                    area.base + area.used_bytes);
+  CodeRecord placed = record;
+  placed.begin = as.here();
+  auto result = emit(as);
+  CHECK(!as.overflowed()) << "the code cache is full";
+  area.used_bytes += (as.offset() + 15u) & ~15u;
+  if (records_.size() <= area.index) records_.resize(area.index + 1);
+  records_[area.index].push_back(placed);
+  stats_.code_bytes += as.offset();
+  return result;
+}
+
+// ---- arrivals ----------------------------------------------------------------------------------
+
+ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
+  const uint64_t key = static_cast<uint64_t>(ref.unit) << 32 | ref.block;
+  if (const uint32_t* found = arrival_index_.find(key)) return arrivals_[*found];
+  const Unit& unit = *units_[ref.unit];
+  Area& area = area_of(ref);
+  ArrivalStub arrival;
+  arrival.to = ref;
+  arrival.counter = allocate_counter();
+  const auto index = static_cast<uint32_t>(arrivals_.size());
+  arrival.stub =
+      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
+        return emit_stub(as, unit.module->to_target(unit.address_of(ref.block)).value(),
+                         arrival.counter, unit.procedure.blocks[ref.block].flags_live_in,
+                         unit.label(ref.block), area.gateway.return_miss);
+      });
+  arrivals_.push_back(arrival);
+  arrival_index_.set(key, index);
+  return arrivals_.back();
+}
+
+// Where a direct branch from another unit enters a block.
+CacheAddr CodeCache::way_in(BlockRef ref) {
+  if (is_entry(ref)) return units_[ref.unit]->label(ref.block);
+  return arrival_at(ref).stub.uncounted;
+}
+
+Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
+  const auto [unit_id, index] = links_[link_id];
+  const Link link = units_[unit_id]->code.links[index];
+  const Module& module = *units_[unit_id]->module;
+  const bool call = link.edge == Link::kCallLink &&
+                    units_[unit_id]->procedure.blocks[link.block].end == isa::Flow::kCall;
+  const TargetAddr target = module.to_target(link.target);
+  TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
+  if (call) enter_landing({unit_id, link.block});
+  if (!ref.valid()) return CacheAddr(target.value());  // faults there, as it would natively
+  const CacheAddr entry = way_in(ref);
+  set_branch(link.field, entry);
+  return entry;
+}
+
+// ---- returns -----------------------------------------------------------------------------------
+
+// Makes the return address behind a call known to the return table.
+void CodeCache::enter_landing(BlockRef call_block) {
+  const Unit& unit = *units_[call_block.unit];
+  const LinkAddr back = unit.end_of(call_block.block);
+  const uint32_t block = unit.procedure.block_at(back);
+  if (block == cfg::kExitBlock) return;
+  const BlockCode& code = unit.code.blocks[block];
+  if (code.landing == BlockCode::kNone) return;
+  const uint64_t original = unit.module->to_target(back).value();
+  const auto low = static_cast<uint16_t>(original);
+  Chain& chain = returns_[low];
+  for (const ChainEntry& entry : chain) {
+    if (entry.original == original) return;
+  }
+  insert(chain,
+         {original, unit.code.begin + code.landing, unit.code.begin + code.mismatch_slot,
+          unit.procedure.blocks[block].flags_live_in != 0},
+         unit.module->area->gateway.return_miss,
+         [&](CacheAddr head) { set_return_head(low, head); });
+}
+
+Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
+  TRY_ASSIGN(const BlockRef ref, resolve(target, Arrival::kReturn));
+  if (!ref.valid()) return CacheAddr(target.value());
+  const Unit& unit = *units_[ref.unit];
+  const BlockCode& code = unit.code.blocks[ref.block];
+  if (code.landing != BlockCode::kNone) {
+    for (const cfg::Edge& edge : unit.procedure.edges) {
+      if (edge.kind == cfg::EdgeKind::kCallReturn && edge.to == ref.block) {
+        enter_landing({ref.unit, edge.from});
+        break;
+      }
+    }
+    return unit.code.begin + code.landing_accept;
+  }
+  ArrivalStub& arrival = arrival_at(ref);
+  if (!arrival.in_return_chain) {
+    arrival.in_return_chain = true;
+    const auto low = static_cast<uint16_t>(target.value());
+    insert(returns_[low],
+           {target.value(), arrival.stub.entry, arrival.stub.mismatch_slot,
+            unit.procedure.blocks[ref.block].flags_live_in != 0},
+           unit.module->area->gateway.return_miss,
+           [&](CacheAddr head) { set_return_head(low, head); });
+  }
+  return arrival.stub.accept;
+}
+
+// ---- indirect branches -------------------------------------------------------------------------
+
+Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
+  const Unit& destination = *units_[to.unit];
+  Area& area = *units_[state.unit]->module->area;
+  const auto site_id = static_cast<uint32_t>(&state - sites_.data());
+  Pair pair;
+  pair.target = target;
+  pair.to = to;
+  pair.counter = allocate_counter();
+  const auto index = static_cast<uint32_t>(state.pairs.size());
+  pair.stub =
+      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
+        return emit_stub(as, target.value(), pair.counter,
+                         destination.procedure.blocks[to.block].flags_live_in,
+                         destination.label(to.block), state.site.miss_stub);
+      });
+  stats_.pairs += 1;
+  state.pairs.push_back(pair);
+  return state.pairs.back();
+}
+
+Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) {
+  const uint32_t unit_id = sites_[site_id].unit;
+  const bool call = sites_[site_id].site.call;
+  if (call) enter_landing({unit_id, sites_[site_id].site.block});
+  TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
+  if (!ref.valid()) return CacheAddr(target.value());
+  SiteState& state = sites_[site_id];  // resolve may have moved it
+  for (const Pair& pair : state.pairs) {
+    // Another thread may have asked for the same pair a moment ago.
+    if (!pair.cut && pair.target == target) return pair.stub.accept;
+  }
+  const Pair& pair = add_pair(state, target, ref);
+  const CacheAddr accept = pair.stub.accept;
+  const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot,
+                         units_[ref.unit]->procedure.blocks[ref.block].flags_live_in != 0};
+  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain) build_hash(state, site_id);
+  if (state.buckets != nullptr) {
+    const uint8_t hash = hash_of(state.hash, target.value());
+    insert((*state.buckets)[hash], entry, state.site.miss_stub,
+           [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
+  } else {
+    insert(state.chain, entry, state.site.miss_stub,
+           [&](CacheAddr head) { set_branch(state.site.field, head); });
+  }
+  return accept;
+}
+
+// Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.
+void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
+  if (next_table_ + tables::kHashTableBytes > tables::kSizeBytes) return;  // stays a chain
+  size_t best = 0;
+  for (HashKind kind :
+       {HashKind::kBits4to11, HashKind::kBits5to12, HashKind::kBits8to15, HashKind::kBits0to7}) {
+    std::array<bool, 256> used{};
+    size_t distinct = 0;
+    for (const Pair& pair : state.pairs) {
+      bool& slot = used[hash_of(kind, pair.target.value())];
+      distinct += slot ? 0 : 1;
+      slot = true;
+    }
+    if (distinct > best) {
+      best = distinct;
+      state.hash = kind;
+    }
+  }
+  state.table_offset = next_table_;
+  next_table_ += tables::kHashTableBytes;
+  state.buckets = std::make_unique<std::array<Chain, 256>>();
+  for (uint32_t h = 0; h < 256; ++h) {
+    set_table_head(state.table_offset, static_cast<uint8_t>(h), state.site.miss_stub);
+  }
+  Area& area = *units_[state.unit]->module->area;
+  const CacheAddr dispatch =
+      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0}, [&](auto& as) {
+        return emit_hash_dispatch(as, state.hash, region_.tables_base() + state.table_offset);
+      });
+  // From the back, so that the order among equals is kept.  A thread that is inside the old chain
+  // meanwhile may walk into a shorter one; it then asks the monitor, which finds the pair.
+  const Chain old = std::move(state.chain);
+  state.chain.clear();
+  for (size_t i = old.size(); i-- > 0;) {
+    const uint8_t hash = hash_of(state.hash, old[i].original);
+    insert((*state.buckets)[hash], old[i], state.site.miss_stub,
+           [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
+  }
+  set_branch(state.site.field, dispatch);
+}
+
+// ---- unmapping ---------------------------------------------------------------------------------
+
+void CodeCache::cut(TargetRange range) {
+  auto inside = [&](const ChainEntry& e) { return range.contains(TargetAddr(e.original)); };
+  auto rebuild = [&](Chain& chain, CacheAddr miss, const std::function<void(CacheAddr)>& set_head) {
+    if (std::none_of(chain.begin(), chain.end(), inside)) return;
+    Chain kept;
+    for (const ChainEntry& e : chain) {
+      if (!inside(e)) kept.push_back(e);
+    }
+    chain = std::move(kept);
+    for (size_t i = 0; i < chain.size(); ++i) {
+      set_slot(chain[i].mismatch_slot, i + 1 < chain.size() ? chain[i + 1].entry : miss);
+    }
+    set_head(chain.empty() ? miss : chain[0].entry);
+  };
+  const CacheAddr miss = region_.areas().front().gateway.return_miss;
+  for (uint32_t low = 0; low < 65536; ++low) {
+    rebuild(returns_[low], miss,
+            [&](CacheAddr head) { set_return_head(static_cast<uint16_t>(low), head); });
+  }
+  for (SiteState& state : sites_) {
+    for (Pair& pair : state.pairs) pair.cut |= range.contains(pair.target);
+    rebuild(state.chain, state.site.miss_stub,
+            [&](CacheAddr head) { set_branch(state.site.field, head); });
+    if (state.buckets == nullptr) continue;
+    for (uint32_t h = 0; h < 256; ++h) {
+      rebuild((*state.buckets)[h], state.site.miss_stub, [&](CacheAddr head) {
+        set_table_head(state.table_offset, static_cast<uint8_t>(h), head);
+      });
+    }
+  }
+  for (const auto& unit : units_) {
+    for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
+      const TargetAddr address = unit->module->to_target(unit->address_of(b));
+      if (!range.contains(address)) continue;
+      const uint64_t* found = blocks_.find(address.value());
+      if (found != nullptr && *found >> 32 == unit->id) blocks_.set(address.value(), ~0ull);
+      if (call_blocks_.find(address.value()) != nullptr) call_blocks_.set(address.value(), ~0ull);
+    }
+  }
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,97 @@
+// See plan.h.
+#include "engine/plan.h"
+
+namespace tally::engine {
+
+using cfg::EdgeKind;
+using placement::EdgeRole;
+
+placement::Graph make_graph(const cfg::Procedure& procedure) {
+  placement::Graph graph;
+  const auto exit = static_cast<placement::NodeId>(procedure.blocks.size());
+  graph.node_count = exit + 1;
+  graph.root = procedure.entry_block;
+  graph.exit = exit;
+  graph.edges.reserve(procedure.edges.size() + 1);
+  for (const cfg::Edge& edge : procedure.edges) {
+    graph.edges.push_back(placement::Edge{
+        edge.from, edge.to == cfg::kExitBlock ? exit : edge.to,
+        edge.kind == EdgeKind::kTableJump ? EdgeRole::kMeasured : EdgeRole::kNormal, 0});
+  }
+  graph.edges.push_back(placement::Edge{exit, graph.root, EdgeRole::kVirtual, 0});
+  return graph;
+}
+
+namespace {
+
+void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights& feedback,
+                          placement::Graph& graph) {
+  bool any = false;
+  std::vector<double> weights(procedure.edges.size(), 0);
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    const LinkAddr from = procedure.address_of(procedure.blocks[edge.from]);
+    const LinkAddr to =
+        edge.to == cfg::kExitBlock ? edge.target : procedure.address_of(procedure.blocks[edge.to]);
+    const double weight = feedback(from, to);
+    if (weight > 0) {
+      weights[e] = weight;
+      any = true;
+    }
+  }
+  // A procedure that the earlier run never reached keeps the static weights.
+  if (!any) return;
+  for (size_t e = 0; e < weights.size(); ++e) graph.edges[e].weight = weights[e];
+}
+
+// Where the counters of the chosen edges go.
+void place_probes(const cfg::Procedure& procedure, const placement::Graph& graph,
+                  const placement::Plan& chosen, const std::function<uint32_t()>& allocate,
+                  translate::Plan& plan) {
+  std::vector<uint32_t> in(graph.node_count, 0);
+  std::vector<uint32_t> out(graph.node_count, 0);
+  for (const placement::Edge& edge : graph.edges) {
+    ++out[edge.from];
+    ++in[edge.to];
+  }
+  auto count_block = [&](placement::NodeId node) {
+    if (plan.block_counter[node] == translate::kNoCounter) {
+      plan.block_counter[node] = static_cast<int32_t>(allocate());
+    }
+  };
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    if (!chosen.edge_counted[e]) continue;
+    const placement::Edge& edge = graph.edges[e];
+    if (out[edge.from] == 1) {
+      count_block(edge.from);
+    } else if (edge.to != graph.exit && in[edge.to] == 1) {
+      count_block(edge.to);
+    } else {
+      plan.edge_counter[e] = static_cast<int32_t>(allocate());
+    }
+  }
+}
+
+}  // namespace
+
+translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
+                          const FeedbackWeights& feedback,
+                          const std::function<uint32_t()>& allocate) {
+  translate::Plan plan;
+  plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
+  plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
+  if (kind == PlacementKind::kBlocks) {
+    for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
+    return plan;
+  }
+  placement::Graph graph = make_graph(procedure);
+  placement::set_static_weights(graph);
+  if (kind == PlacementKind::kFeedback && feedback) {
+    set_feedback_weights(procedure, feedback, graph);
+  }
+  const placement::Plan chosen = placement::place_counters(graph, placement::Mode::kEdges);
+  place_probes(procedure, graph, chosen, allocate, plan);
+  return plan;
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,35 @@
+// From a procedure's graph to counters and back: which probe measures which edge.
+//
+// Placement speaks of edges; code has places.  A chord whose source has no other way out is counted
+// inside the source block, one whose target has no other way in inside the target block: no jump is
+// added, and any point of the block will do.  Only what is left gets a counter on the edge itself.
+//
+// The same graph is built again when the run is over, with what was seen at run time on top: pairs
+// of indirect branches, arrivals from elsewhere, abnormal flow.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cfg/procedure.h"
+#include "placement/placement.h"
+#include "translate/unit.h"
+
+namespace tally::engine {
+
+enum class PlacementKind : uint8_t { kBlocks, kEdges, kFeedback };
+
+// Weight of an edge in an earlier run; negative when not known.
+using FeedbackWeights = std::function<double(LinkAddr from_block, LinkAddr to_block)>;
+
+// The static graph: node i is block i, node blocks.size() is EXIT; edge i is the procedure's edge
+// i; the last edge is the virtual EXIT -> root.
+placement::Graph make_graph(const cfg::Procedure& procedure);
+
+// Chooses the counters of one procedure.  `allocate` hands out counter numbers.
+translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
+                          const FeedbackWeights& feedback,
+                          const std::function<uint32_t()>& allocate);
+
+}  // namespace tally::engine

@@ -1,0 +1,164 @@
+// Making and mapping the shared region.  See region.h.
+#include "engine/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace tally::engine {
+namespace {
+
+using namespace translate;
+
+constexpr uint64_t kReachBytes = (2ull << 30) - (64ull << 20);
+// Kept free between an area and the module it serves, for heap, stack and later libraries to grow.
+constexpr uint64_t kGapBytes = 768ull << 20;
+constexpr uint64_t kLowestAddress = 0x10000;
+constexpr uint64_t kHighestAddress = 0x7ffffffff000;
+// Far from where the kernel puts anything of its own accord.
+constexpr uint64_t kThreadsBase = 0x100000000000;
+
+bool is_free(const std::vector<tracee::Mapping>& mappings, uint64_t begin, uint64_t end) {
+  for (const tracee::Mapping& m : mappings) {
+    if (m.range.begin.value() < end && begin < m.range.end.value()) return false;
+  }
+  return begin >= kLowestAddress && end <= kHighestAddress && begin < end;
+}
+
+bool reaches(uint64_t area, TargetRange range) {
+  const uint64_t area_end = area + kAreaSizeBytes;
+  const uint64_t low = std::min(area, range.begin.value());
+  const uint64_t high = std::max(area_end, range.end.value());
+  return high - low < kReachBytes;
+}
+
+}  // namespace
+
+Region::~Region() {
+  if (file_ != nullptr) munmap(file_, kRegionSizeBytes);
+  if (monitor_fd_ >= 0) close(monitor_fd_);
+}
+
+Status Region::map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
+                      uint64_t file_offset, const char* what) {
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {address, size_bytes, static_cast<uint64_t>(protection),
+                             MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                             static_cast<uint64_t>(target_fd_), file_offset}));
+  if (result != static_cast<int64_t>(address)) {
+    return make_error(
+        "cannot map {} ({} MB) into the target: {}; is its address space limited (ulimit -v)?",
+        what, size_bytes >> 20, strerror(static_cast<int>(result < 0 ? -result : EEXIST)));
+  }
+  return Ok{};
+}
+
+Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
+  scratch_ = scratch;
+  static constexpr char kName[] = "tally";
+  char saved[sizeof kName];
+  if (!process.read_memory(scratch, saved, sizeof saved) ||
+      !process.write_memory(scratch, kName, sizeof kName)) {
+    return make_error("cannot write to the target's stack");
+  }
+  TRY_ASSIGN(const int64_t fd, call(SYS_memfd_create, {scratch.value(), MFD_CLOEXEC, 0, 0, 0, 0}));
+  process.write_memory(scratch, saved, sizeof saved);
+  if (fd < 0) {
+    return make_error("memfd_create in the target: {}", strerror(static_cast<int>(-fd)));
+  }
+  target_fd_ = static_cast<int>(fd);
+  TRY_ASSIGN(monitor_fd_, process.take_descriptor(target_fd_));
+  if (ftruncate(monitor_fd_, static_cast<off_t>(kRegionSizeBytes)) != 0) {
+    return make_error("cannot size the shared region: {}", strerror(errno));
+  }
+  void* memory = mmap(nullptr, kRegionSizeBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                      monitor_fd_, 0);
+  if (memory == MAP_FAILED) {
+    return make_error("cannot map the shared region: {}; is our address space limited (ulimit -v)?",
+                      strerror(errno));
+  }
+  file_ = static_cast<uint8_t*>(memory);
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
+  // Top down below 2 GB, so that a heap above a fixed-address program has room.
+  for (uint64_t base = 0x78000000; base >= 0x10000000; base -= 0x4000000) {
+    if (is_free(mappings, base, base + tables::kSizeBytes)) {
+      tables_base_ = static_cast<uint32_t>(base);
+      break;
+    }
+  }
+  if (tables_base_ == 0) return make_error("no room below 2 GB in the target's address space");
+  TRY(map_at(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset,
+             "tables"));
+  threads_base_ = kThreadsBase;
+  TRY(map_at(call, threads_base_, kThreadsMax * tcb::kBlockSizeBytes, PROT_READ | PROT_WRITE,
+             kThreadsFileOffset, "counters"));
+  areas_.reserve(kAreasMax);
+  return Ok{};
+}
+
+Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
+                               const RemoteCall& call) {
+  for (Area& area : areas_) {
+    if (reaches(area.base.value(), range) && area.used_bytes < kAreaSizeBytes * 3 / 4) {
+      return &area;
+    }
+  }
+  if (areas_.size() == kAreasMax) return make_error("too many modules far apart from each other");
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
+  const uint64_t begin = range.begin.value() & ~0xfffull;
+  const uint64_t end = (range.end.value() + 0xfff) & ~0xfffull;
+  uint64_t base = 0;
+  auto consider = [&](uint64_t candidate) {
+    if (base == 0 && candidate < kHighestAddress && reaches(candidate, range) &&
+        is_free(mappings, candidate, candidate + kAreaSizeBytes)) {
+      base = candidate;
+    }
+  };
+  // Below the module at first, then above, farther or nearer as room allows.
+  for (uint64_t gap = kGapBytes; gap <= kReachBytes; gap += 32ull << 20) {
+    if (begin > gap + kAreaSizeBytes) consider(begin - gap - kAreaSizeBytes);
+    consider(end + gap);
+  }
+  for (uint64_t gap = kGapBytes; gap > 0; gap -= 32ull << 20) {
+    if (begin > gap + kAreaSizeBytes) consider(begin - gap - kAreaSizeBytes);
+    consider(end + gap);
+  }
+  if (base == 0) return make_error("no room for a code cache near {:#x}", begin);
+  Area area;
+  area.index = static_cast<uint32_t>(areas_.size());
+  area.base = CacheAddr(base);
+  const uint64_t offset = kAreasFileOffset + area.index * kAreaSizeBytes;
+  TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
+  area.memory = file_ + offset;
+  isa::Assembler as(area.memory, kAreaSizeBytes, area.base);
+  area.gateway = emit_gateway(as, tables_base_);
+  area.used_bytes = (as.offset() + 63u) & ~63u;
+  areas_.push_back(area);
+  return &areas_.back();
+}
+
+Status Region::close_target_descriptor(const RemoteCall& call) {
+  TRY(call(SYS_close, {static_cast<uint64_t>(target_fd_), 0, 0, 0, 0, 0}));
+  target_fd_ = -1;
+  return Ok{};
+}
+
+Area* Region::area_at(CacheAddr address) {
+  for (Area& area : areas_) {
+    if (address >= area.base && address < area.base + kAreaSizeBytes) return &area;
+  }
+  return nullptr;
+}
+
+uint8_t* Region::code(CacheAddr address) {
+  Area* area = area_at(address);
+  CHECK(area != nullptr) << "no code cache at " << address.value();
+  return area->memory + (address - area->base);
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,76 @@
+// The memory that monitor and target share, as the monitor sees it.
+//
+// See translate/layout.h for what is where.  The region is one memfd, made by the target itself
+// (through injected system calls, so that it counts against the target's limits) and taken over by
+// the monitor; the target's descriptor is closed again before the program runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "tracee/process.h"
+#include "translate/layout.h"
+#include "translate/unit.h"
+
+namespace tally::engine {
+
+// Executes a system call in the target, by whatever means fit the moment.
+using RemoteCall =
+    std::function<Result<int64_t>(long number, const std::array<uint64_t, 6>& arguments)>;
+
+struct Area {
+  uint32_t index = 0;
+  CacheAddr base;  // in the target
+  uint8_t* memory = nullptr;
+  uint64_t used_bytes = 0;
+  translate::GatewayCode gateway;
+};
+
+class Region {
+ public:
+  ~Region();
+  Region() = default;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  // Makes and maps the region while the target is stopped at its exec.
+  Status create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch);
+  // Maps one more area within reach of `range` (all of a module); uses an existing one if it
+  // reaches.  nullptr in no case.
+  Result<Area*> area_for(TargetRange range, tracee::Process& process, const RemoteCall& call);
+
+  // Closes the target's descriptor of the region; areas can be mapped later only by reopening it.
+  Status close_target_descriptor(const RemoteCall& call);
+
+  uint32_t tables_base() const { return tables_base_; }
+  uint8_t* tables() { return file_ + translate::kTablesFileOffset; }
+  CacheAddr thread_block(uint32_t slot) const {
+    return CacheAddr(threads_base_ + slot * translate::tcb::kBlockSizeBytes);
+  }
+  uint8_t* thread_memory(uint32_t slot) {
+    return file_ + translate::kThreadsFileOffset + slot * translate::tcb::kBlockSizeBytes;
+  }
+  std::vector<Area>& areas() { return areas_; }
+  const std::vector<Area>& areas() const { return areas_; }
+  Area* area_at(CacheAddr address);
+  // The monitor's view of generated code.
+  uint8_t* code(CacheAddr address);
+
+ private:
+  Status map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
+                uint64_t file_offset, const char* what);
+
+  uint8_t* file_ = nullptr;
+  int monitor_fd_ = -1;
+  int target_fd_ = -1;
+  uint32_t tables_base_ = 0;
+  uint64_t threads_base_ = 0;
+  TargetAddr scratch_;
+  std::vector<Area> areas_;
+};
+
+}  // namespace tally::engine

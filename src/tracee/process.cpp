@@ -1,0 +1,357 @@
+// Spawning, stopping and inspecting the target.  See process.h.
+#include "tracee/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace tally::tracee {
+namespace {
+
+constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |
+                          PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
+
+void* as_pointer(uint64_t value) {
+  return reinterpret_cast<void*>(value);  // NOLINT: ptrace takes integers as pointers
+}
+
+struct Pipe {
+  int fd[2] = {-1, -1};
+  ~Pipe() {
+    for (int f : fd) {
+      if (f >= 0) close(f);
+    }
+  }
+  void close_end(int i) {
+    close(fd[i]);
+    fd[i] = -1;
+  }
+};
+
+// The child's half of spawn: wait for the go, then become the program.  Reports errno if it cannot.
+[[noreturn]] void become(const std::vector<std::string>& argv, Pipe& go, Pipe& error) {
+  char byte = 0;
+  close(go.fd[1]);
+  if (read(go.fd[0], &byte, 1) != 1) _exit(127);
+  std::vector<char*> arguments;
+  for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));  // NOLINT
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int code = errno;
+  if (write(error.fd[1], &code, sizeof code) < 0) _exit(126);
+  _exit(127);
+}
+
+Error exec_error(const std::string& program, int code) {
+  const ErrorKind kind = code == ENOENT ? ErrorKind::kNotFound : ErrorKind::kNotExecutable;
+  switch (code) {
+    case ENOENT:
+      return make_error(kind, "{}: no such program; check the name and PATH", program);
+    case EACCES:
+      return make_error(kind, "{}: not executable; check its permissions (chmod +x)", program);
+    case ENOEXEC:
+      return make_error(kind,
+                        "{}: neither an ELF program for this machine nor a script with #!; run "
+                        "its interpreter instead",
+                        program);
+    default:
+      return make_error(kind, "{}: cannot be executed: {}", program, strerror(code));
+  }
+}
+
+bool is_event(int status, int event) {
+  return status >> 8 == (SIGTRAP | event << 8);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& argv) {
+  CHECK(!argv.empty()) << "spawn without a program";
+  Pipe go;
+  Pipe error;
+  if (pipe2(go.fd, O_CLOEXEC) != 0 || pipe2(error.fd, O_CLOEXEC) != 0) {
+    return make_error("cannot make a pipe: {}", strerror(errno));
+  }
+  const pid_t pid = fork();
+  if (pid < 0) return make_error("cannot fork: {}", strerror(errno));
+  if (pid == 0) become(argv, go, error);
+  std::unique_ptr<Process> process(new Process(pid));
+  error.close_end(1);
+  if (ptrace(PTRACE_SEIZE, pid, nullptr, as_pointer(kOptions)) != 0) {
+    return make_error("ptrace is forbidden here ({}); `tally doctor` says what to do",
+                      strerror(errno));
+  }
+  if (write(go.fd[1], "g", 1) != 1) return make_error("cannot start the child");
+  while (true) {
+    int status = 0;
+    const pid_t got = waitpid(pid, &status, __WALL);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return make_error("lost the child: {}", strerror(errno));
+    if (WIFEXITED(status) || WIFSIGNALED(status)) {
+      process->gone_ = true;
+      int code = 0;
+      if (read(error.fd[0], &code, sizeof code) == sizeof code) return exec_error(argv[0], code);
+      return make_error("{}: died before it started", argv[0]);
+    }
+    if (is_event(status, PTRACE_EVENT_EXEC)) break;
+    if (is_event(status, PTRACE_EVENT_EXIT)) {
+      ptrace(PTRACE_CONT, pid, nullptr, nullptr);
+      continue;
+    }
+    ptrace(PTRACE_CONT, pid, nullptr, as_pointer(WIFSTOPPED(status) ? WSTOPSIG(status) : 0));
+  }
+  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
+  process->memory_fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (process->memory_fd_ < 0) return make_error("cannot open {}: {}", path, strerror(errno));
+  return process;
+}
+
+Process::~Process() {
+  kill_all();
+  if (memory_fd_ >= 0) close(memory_fd_);
+}
+
+void Process::kill_all() {
+  if (gone_) return;
+  kill(pid_, SIGKILL);
+  int status = 0;
+  // Threads must be reaped before their leader reports; exit stops are passed through.
+  while (true) {
+    const pid_t got = waitpid(-1, &status, __WALL);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    if (WIFSTOPPED(status)) ptrace(PTRACE_CONT, got, nullptr, nullptr);
+    if (got == pid_ && !WIFSTOPPED(status)) break;
+  }
+  gone_ = true;
+}
+
+Event Process::decode_stop(pid_t tid, int status) {
+  Event event;
+  event.tid = tid;
+  if (WIFEXITED(status) || WIFSIGNALED(status)) {
+    event.kind = EventKind::kGone;
+    event.exited = WIFEXITED(status);
+    event.exit_status = event.exited ? WEXITSTATUS(status) : 0;
+    event.signal = event.exited ? 0 : WTERMSIG(status);
+    if (tid == pid_) gone_ = true;
+    return event;
+  }
+  const int trap = status >> 16;
+  unsigned long message = 0;
+  if (trap != 0) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  switch (trap) {
+    case PTRACE_EVENT_CLONE:
+    case PTRACE_EVENT_VFORK:
+      event.kind = EventKind::kThreadBorn;
+      event.vfork = trap == PTRACE_EVENT_VFORK;
+      event.new_tid = static_cast<pid_t>(message);
+      return event;
+    case PTRACE_EVENT_FORK:
+      event.kind = EventKind::kForked;
+      event.new_tid = static_cast<pid_t>(message);
+      return event;
+    case PTRACE_EVENT_EXEC:
+      event.kind = EventKind::kExec;
+      return event;
+    case PTRACE_EVENT_EXIT:
+      event.kind = EventKind::kExiting;
+      return event;
+    case PTRACE_EVENT_STOP:
+      event.signal = WSTOPSIG(status);
+      event.kind = event.signal == SIGTRAP ? EventKind::kThreadReady : EventKind::kGroupStop;
+      return event;
+    default:
+      break;
+  }
+  event.kind = EventKind::kSignal;
+  event.signal = WSTOPSIG(status);
+  if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &event.info) != 0) event.kind = EventKind::kOther;
+  return event;
+}
+
+Result<Event> Process::wait() {
+  while (true) {
+    int status = 0;
+    struct rusage usage {};
+    const pid_t tid = wait4(-1, &status, __WALL, &usage);
+    if (tid < 0 && errno == EINTR) continue;
+    if (tid < 0) return make_error("no target left to wait for: {}", strerror(errno));
+    Event event = decode_stop(tid, status);
+    if (event.kind == EventKind::kGone && tid == pid_) {
+      usage_.user_seconds = static_cast<double>(usage.ru_utime.tv_sec) +
+                            static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
+      usage_.system_seconds = static_cast<double>(usage.ru_stime.tv_sec) +
+                              static_cast<double>(usage.ru_stime.tv_usec) * 1e-6;
+    }
+    return event;
+  }
+}
+
+void Process::resume(pid_t tid, int signal) {
+  // ESRCH means that the thread was killed meanwhile; its end is reported by wait().
+  ptrace(PTRACE_CONT, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
+}
+
+void Process::listen(pid_t tid) {
+  ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
+}
+
+void Process::detach(pid_t tid) {
+  ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+}
+
+Status Process::single_step(pid_t tid) {
+  if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) != 0) {
+    return make_error("cannot step the target: {}", strerror(errno));
+  }
+  int status = 0;
+  while (waitpid(tid, &status, __WALL) < 0) {
+    if (errno != EINTR) return make_error("lost the target: {}", strerror(errno));
+  }
+  if (!WIFSTOPPED(status)) {
+    if (tid == pid_) gone_ = true;
+    return make_error("the target died while it was being set up");
+  }
+  if (status >> 8 != SIGTRAP) {
+    return make_error("the target got signal {} while it was being set up", WSTOPSIG(status));
+  }
+  return Ok{};
+}
+
+bool Process::try_registers(pid_t tid, user_regs_struct& regs) const {
+  return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) == 0;
+}
+
+user_regs_struct Process::registers(pid_t tid) const {
+  user_regs_struct regs{};
+  const bool got = try_registers(tid, regs);
+  CHECK(got) << "registers of thread " << tid << ": " << strerror(errno);
+  return regs;
+}
+
+void Process::set_registers(pid_t tid, const user_regs_struct& regs) {
+  user_regs_struct copy = regs;
+  const long result = ptrace(PTRACE_SETREGS, tid, nullptr, &copy);
+  CHECK(result == 0 || errno == ESRCH) << "set registers of " << tid << ": " << strerror(errno);
+}
+
+uint64_t Process::signal_mask(pid_t tid) const {
+  uint64_t mask = 0;
+  ptrace(PTRACE_GETSIGMASK, tid, as_pointer(sizeof mask), &mask);
+  return mask;
+}
+
+void Process::set_signal_mask(pid_t tid, uint64_t mask) {
+  ptrace(PTRACE_SETSIGMASK, tid, as_pointer(sizeof mask), &mask);
+}
+
+Result<int64_t> Process::remote_syscall(pid_t tid, TargetAddr syscall_insn, long number,
+                                        const std::array<uint64_t, 6>& arguments) {
+  const user_regs_struct saved = registers(tid);
+  user_regs_struct regs = saved;
+  regs.rip = syscall_insn.value();
+  regs.rax = static_cast<uint64_t>(number);
+  regs.rdi = arguments[0];
+  regs.rsi = arguments[1];
+  regs.rdx = arguments[2];
+  regs.r10 = arguments[3];
+  regs.r8 = arguments[4];
+  regs.r9 = arguments[5];
+  regs.orig_rax = static_cast<uint64_t>(-1);  // no system call is to be restarted
+  set_registers(tid, regs);
+  TRY(single_step(tid));
+  const user_regs_struct after = registers(tid);
+  set_registers(tid, saved);
+  return static_cast<int64_t>(after.rax);
+}
+
+bool Process::read_memory(TargetAddr address, void* data, size_t size_bytes) const {
+  auto* out = static_cast<char*>(data);
+  size_t done = 0;
+  while (done < size_bytes) {
+    const ssize_t got = pread(memory_fd_, out + done, size_bytes - done,
+                              static_cast<off_t>(address.value() + done));
+    if (got <= 0) return false;
+    done += static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool Process::write_memory(TargetAddr address, const void* data, size_t size_bytes) const {
+  return pwrite(memory_fd_, data, size_bytes, static_cast<off_t>(address.value())) ==
+         static_cast<ssize_t>(size_bytes);
+}
+
+Result<std::vector<Mapping>> Process::mappings() const {
+  const std::string path = "/proc/" + std::to_string(pid_) + "/maps";
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return make_error("cannot read {}: {}", path, strerror(errno));
+  std::string text;
+  char buffer[16384];
+  ssize_t got = 0;
+  while ((got = read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(got));
+  close(fd);
+  if (got < 0) return make_error("cannot read {}: {}", path, strerror(errno));
+  return parse_mappings(text);
+}
+
+Result<int> Process::take_descriptor(int target_fd) const {
+  const auto pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (pidfd < 0)
+    return make_error("pidfd_open: {}; a kernel 5.6 or newer is needed", strerror(errno));
+  const auto fd = static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, target_fd, 0));
+  const int code = errno;
+  close(pidfd);
+  if (fd < 0) return make_error("pidfd_getfd: {}; a kernel 5.6 or newer is needed", strerror(code));
+  return fd;
+}
+
+std::string Process::executable_path() const {
+  const std::string link = "/proc/" + std::to_string(pid_) + "/exe";
+  char buffer[4096];
+  const ssize_t length = readlink(link.c_str(), buffer, sizeof buffer);
+  return length > 0 ? std::string(buffer, static_cast<size_t>(length)) : std::string();
+}
+
+std::vector<Mapping> parse_mappings(const std::string& text) {
+  std::vector<Mapping> result;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find('\n', at);
+    if (end == std::string::npos) end = text.size();
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    unsigned long long begin = 0, limit = 0, offset = 0;
+    char permissions[5] = {};
+    int consumed = 0;
+    if (sscanf(line.c_str(), "%llx-%llx %4s %llx %*s %*s %n", &begin, &limit, permissions, &offset,
+               &consumed) < 4) {
+      continue;
+    }
+    Mapping m;
+    m.range = {TargetAddr(begin), TargetAddr(limit)};
+    m.file_offset = offset;
+    m.readable = permissions[0] == 'r';
+    m.writable = permissions[1] == 'w';
+    m.executable = permissions[2] == 'x';
+    m.shared = permissions[3] == 's';
+    if (consumed > 0 && static_cast<size_t>(consumed) < line.size()) {
+      m.path = line.substr(static_cast<size_t>(consumed));
+    }
+    result.push_back(std::move(m));
+  }
+  return result;
+}
+
+}  // namespace tally::tracee

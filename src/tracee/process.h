@@ -1,0 +1,126 @@
+// A target held by ptrace.  The only room that calls ptrace.
+//
+// Problem.  Tally must start a program exactly as the shell would, stop it before its first
+// instruction, make system calls in its name, see its threads come and go, and never leave it
+// behind.
+//
+// Idea.  A child is forked, seized, and execs; from the exec stop on it is ours.
+// PTRACE_O_EXITKILL makes the kernel kill it should the monitor die.  Everything the program can
+// see (environment, descriptors, working directory, signal mask, argv) is inherited untouched.
+//
+//   fork --- child waits on a pipe --- PTRACE_SEIZE --- child execs --- PTRACE_EVENT_EXEC
+//
+// All calls that take a thread must come from the thread of the monitor that spawned the target:
+// the kernel ties ptrace to it.  Reading and writing memory may come from any thread.
+//
+// Not handled: attaching to a running process.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+
+namespace tally::tracee {
+
+struct Mapping {  // one line of /proc/PID/maps
+  TargetRange range;
+  uint64_t file_offset = 0;
+  bool readable = false, writable = false, executable = false, shared = false;
+  std::string path;  // empty for anonymous memory, "[stack]", "[vdso]", ...
+};
+
+enum class EventKind : uint8_t {
+  kSignal,       // a signal is about to be delivered; `signal`, `info`
+  kThreadBorn,   // `new_tid`: a thread (or a vfork child, see `vfork`) of ours was created
+  kForked,       // `new_tid`: a process with memory of its own was created
+  kThreadReady,  // first stop of a new thread or process
+  kExec,         // the process has become another program
+  kExiting,      // the thread is about to be gone; its registers can still be read
+  kGone,         // the thread is gone: `exit_status` or `signal`
+  kGroupStop,    // stopped by SIGSTOP and the like
+  kOther,        // a stop without meaning for us (PTRACE_INTERRUPT and the like)
+};
+
+struct Event {
+  EventKind kind = EventKind::kOther;
+  pid_t tid = 0;
+  pid_t new_tid = 0;
+  bool vfork = false;
+  int signal = 0;
+  bool exited = false;  // kGone: by exit, with exit_status
+  int exit_status = 0;
+  siginfo_t info{};
+};
+
+// How the target's processor time is known: rusage of the reaped process.
+struct Usage {
+  double user_seconds = 0;
+  double system_seconds = 0;
+};
+
+class Process {
+ public:
+  // Starts argv[0] (searched in PATH like execvp) and returns at its exec stop.  Errors: not found
+  // (127), not executable (126), ptrace forbidden; nothing is left running.
+  static Result<std::unique_ptr<Process>> spawn(const std::vector<std::string>& argv);
+  ~Process();  // kills the target if it is still there
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  // Waits for the next event of any thread.  Errors: no children left.
+  Result<Event> wait();
+  // Lets a stopped thread run on, delivering `signal` (0 for none).
+  void resume(pid_t tid, int signal = 0);
+  // Executes one instruction of a stopped thread and waits for it.
+  Status single_step(pid_t tid);
+  // Leaves a group stop in place but keeps listening.
+  void listen(pid_t tid);
+  void detach(pid_t tid);
+  void kill_all();
+
+  user_regs_struct registers(pid_t tid) const;
+  bool try_registers(pid_t tid, user_regs_struct& regs) const;
+  void set_registers(pid_t tid, const user_regs_struct& regs);
+  uint64_t signal_mask(pid_t tid) const;
+  void set_signal_mask(pid_t tid, uint64_t mask);
+
+  // Makes the stopped thread execute one system call at `syscall_insn` (the address of a `syscall`
+  // instruction in executable memory) and restores its registers.  Returns the raw result, -errno
+  // on failure.
+  Result<int64_t> remote_syscall(pid_t tid, TargetAddr syscall_insn, long number,
+                                 const std::array<uint64_t, 6>& arguments);
+
+  bool read_memory(TargetAddr address, void* data, size_t size_bytes) const;
+  bool write_memory(TargetAddr address, const void* data, size_t size_bytes) const;
+  Result<std::vector<Mapping>> mappings() const;
+  // Takes a descriptor of the target into the monitor.
+  Result<int> take_descriptor(int target_fd) const;
+  std::string executable_path() const;  // /proc/PID/exe
+  Usage usage() const { return usage_; }
+
+ private:
+  explicit Process(pid_t pid) : pid_(pid) {}
+  Event decode_stop(pid_t tid, int status);
+
+  pid_t pid_;
+  int memory_fd_ = -1;
+  bool gone_ = false;
+  Usage usage_;
+};
+
+// Parses the text of /proc/PID/maps.
+std::vector<Mapping> parse_mappings(const std::string& text);
+
+}  // namespace tally::tracee
