@@ -1,6 +1,6 @@
 // Claim: every code address a program can observe is its own: return addresses, labels, function
 // pointers, frames walked by rbp; found unchanged on the stack and in memory.
-// build: gcc,clang O0 pie,nopie nolibc
+// build: gcc,clang O0,O2 pie,nopie nolibc
 // flags: -fno-omit-frame-pointer
 #include "include/nolibc.h"
 
@@ -9,6 +9,11 @@ extern char etext[] __attribute__((visibility("hidden")));
 static int in_text(void* p) { return (char*)p >= __ehdr_start && (char*)p < etext; }
 
 NOINLINE void* caller(void) { return __builtin_return_address(0); }
+NOINLINE void* site(void) {
+  void* p = caller();
+  BARRIER();
+  return p;
+}
 NOINLINE long walk(void) {
   long frames = 0;
   void** frame = __builtin_frame_address(0);
@@ -42,8 +47,8 @@ int main(int argc, char** argv, char** envp) {
   CHECK(in_text((void*)caller));
   void* first = caller();
   void* again = 0;
-  for (int i = 0; i < 3; i++) {
-    void* now = caller();
+  for (volatile int i = 0; i < 3; i++) {
+    void* now = site();
     CHECK(again == 0 || now == again);
     again = now;
   }

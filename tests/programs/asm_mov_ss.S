@@ -1,5 +1,8 @@
 // Claim: `mov ss` (which delays interrupts by one instruction), segment reads, swapped-in prefixes
 // and long nops are copied as they are.
+// count: after_ss = 6
+// count: jump_after_ss = 6
+// count: landed = 6
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
@@ -8,12 +11,14 @@ _start:
 loop:
   mov %ss, %eax
   mov %eax, %ss
+after_ss:
   inc %ebx
   mov %ss, %eax
   mov %eax, %ss
-  jmp 1f
+jump_after_ss:
+  jmp landed
   hlt
-1:
+landed:
   mov %cs, %edx
   EXPECT %edx $0x33 1
   .byte 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0

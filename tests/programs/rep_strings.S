@@ -1,4 +1,7 @@
 // Claim: every rep string instruction counts once, however often it repeats, zero included.
+// count: once = 1
+// count: none = 1
+// count: twelve = 12
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
@@ -11,6 +14,7 @@ _start:
   lea source(%rip), %rdi
   mov $0x5a, %eax
   mov $1000, %ecx
+once:
   rep stosb
   EXPECT %rcx $0 1
   lea source(%rip), %rsi
@@ -40,6 +44,7 @@ _start:
   repe cmpsb
   NEED_EQUAL 5
   mov $0, %ecx
+none:
   rep movsb
   EXPECT %rcx $0 6
   // In a loop, with a different count each time: 12 executions.
@@ -48,6 +53,7 @@ _start:
   mov %ebx, %ecx
   dec %ecx
   lea source(%rip), %rsi
+twelve:
   rep lodsb
   dec %ebx
   jnz 1b

@@ -1,0 +1,32 @@
+// Claim: popen: a child at the other end of a pipe.
+// build: gcc,clang O0,O2 pie,nopie dynamic
+// ci: gcc O2 pie dynamic
+// inexact: the child is not counted
+// oracle: closed
+// count: work = 10
+#define _GNU_SOURCE
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char** environ;
+static volatile long sink;
+__attribute__((noinline)) void work(void) { sink++; }
+
+int main(void) {
+  int status = 1;
+  pid_t pid;
+  setvbuf(stdout, NULL, _IONBF, 0);
+  printf("before\n");
+  char line[64] = "";
+  (void)pid;
+  FILE* pipe = popen("echo child; exit 5", "r");
+  if (!pipe || !fgets(line, sizeof line, pipe)) return 2;
+  fputs(line, stdout);
+  status = pclose(pipe);
+  for (int i = 0; i < 10; i++) work();
+  printf("%d %d\n", WIFEXITED(status), WEXITSTATUS(status));
+  return !(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+}
