@@ -30,18 +30,24 @@ std::string start_time(uint64_t unix_ms) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &parts)};
 }
 
+// "1 block", "1,234 blocks".
+std::string plural(uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+}
+
 // What a person should know about flow, in a sentence.
 std::string flow_words(const FlowReport& flow) {
   if (flow.balanced()) {
-    return fmt::format("balanced: {} blocks and the entries of {} procedures",
-                       with_commas(flow.blocks_checked), with_commas(flow.procedures_checked));
+    return fmt::format("balanced: {} and the entries of {}", plural(flow.blocks_checked, "block"),
+                       plural(flow.procedures_checked, "procedure"));
   }
-  std::string words = flow.faults_total > 0 ? fmt::format("NOT BALANCED: {} equations do not hold",
-                                                          with_commas(flow.faults_total))
-                                            : "no equation fails";
+  std::string words = "no equation fails";
+  if (flow.faults_total > 0) {
+    words = fmt::format("NOT BALANCED: {} violated", plural(flow.faults_total, "equation"));
+  }
   if (flow.undetermined_total > 0) {
-    words += fmt::format("; {} blocks undetermined, as counts around them are unknown",
-                         with_commas(flow.undetermined_total));
+    words += fmt::format("; {} undetermined, as counts around them are unknown",
+                         plural(flow.undetermined_total, "block"));
   }
   return words;
 }
@@ -84,8 +90,8 @@ class TextReport {
   void run() {
     const profile::Run& run = profile_.run;
     output_.heading(shell_words(run.command_line));
-    output_.print("\n{}, {} thread{}; {}, placement {}, Tally {}\n\n", ending(run), run.threads,
-                  run.threads == 1 ? "" : "s", start_time(run.start_unix_ms), run.placement,
+    output_.print("\n{}, {}; {}, placement {}, Tally {}\n\n", ending(run),
+                  plural(run.threads, "thread"), start_time(run.start_unix_ms), run.placement,
                   run.tally_version);
   }
 
@@ -134,7 +140,7 @@ class TextReport {
       return;
     }
     output_.print("{:<22}", "Not exact");
-    output_.bad(fmt::format("{} reasons", with_commas(profile_.issues.size())));
+    output_.bad(plural(profile_.issues.size(), "reason"));
     output_.write("\n");
     for (const profile::Issue& issue : profile_.issues) {
       output_.print("  {}: {} ({})\n", issue.scope, issue.message, with_commas(issue.amount));
