@@ -88,7 +88,7 @@ class Suite:
         case = Case(self, program, executable, folder)
         case.check_native()
         counted = case.check_tally("edges")
-        case.check_closed(counted)
+        case.check_closed(counted.instructions, "tally")
         if program.get("oracle", "step") == "step":
             case.check_oracle(counted)
         if program.get("oracle") != "output" and not self.options.quick:
@@ -253,8 +253,8 @@ class Case:
         if report["balanced"] is not True:
             raise Failed(f"report says balanced: {report['balanced']!r}")
 
-    def check_closed(self, counted):
-        """`// count: symbol = N` lines."""
+    def check_closed(self, instructions, who):
+        """`// count: symbol = N` lines, which also keep the oracle honest."""
         if not self.program.counts:
             return
         text = subprocess.run(["nm", self.command[0]], capture_output=True, text=True, check=True)
@@ -262,12 +262,13 @@ class Case:
         for symbol, expected in self.program.counts:
             if symbol not in symbols:
                 raise Failed(f"no symbol {symbol} in the executable")
-            got = counted.instructions.get((self.command[0], symbols[symbol]), 0)
+            got = instructions.get((self.command[0], symbols[symbol]), 0)
             if got != expected:
-                raise Failed(f"{symbol} ran {got} times, the header says {expected}")
+                raise Failed(f"{who}: {symbol} ran {got} times, the header says {expected}")
 
     def check_oracle(self, counted):
         oracle = self.stepped()
+        self.check_closed(oracle.instructions, "oracle")
         self.require(
             compare.instructions(counted, oracle)
             + compare.blocks(counted, oracle)

@@ -1,0 +1,125 @@
+"""Per-instruction counts of `valgrind --tool=callgrind`, to compare with.
+
+Callgrind shares nothing with Tally but the processor's manual.  Differences that are known, and how
+they are handled:
+
+  * A `rep` string instruction counts once per iteration there.  Such addresses (found by
+    disassembling with objdump) are left out of the comparison and counted.
+  * Sections other than .text appear under "ob=???" with addresses as they were at run time.
+    Valgrind loads position-independent programs at 0x108000, so those of the main program can be
+    told; others are left out.
+  * ld.so and libc differ: valgrind preloads an object of its own, redirects functions, and hides
+    features of the processor.  Only modules asked for are compared.
+
+Callgrind names and numbers may be compressed: "fn=(3) name" then "fn=(3)", and "+4", "-2", "*"
+relative to the line before.  Both are understood, for files written with other options.
+"""
+import os
+import re
+import subprocess
+
+import processes
+
+PIE_BASE = 0x108000
+PREFIXED = re.compile(r"^\s*([0-9a-f]+):\s.*\t(?:[a-z0-9.]+ )*rep[nez]* ")
+
+
+class Callgrind:
+    """Counts by (module path, link address)."""
+
+    def __init__(self, path, program):
+        self.program = program
+        self.sections = executable_sections(program)
+        self.names = {}
+        self.counts = {}
+        self.parse(path)
+
+    def parse(self, path):
+        module, last, skip = "???", 0, False
+        with open(path, encoding="utf-8", errors="replace") as f:
+            for line in f:
+                first = line[:1]
+                if line.startswith("ob="):
+                    module = self.name(line[3:].strip())
+                elif line.startswith("cob="):
+                    self.name(line[4:].strip())
+                elif line.startswith("calls="):
+                    skip = True  # the next line is the callee's inclusive cost
+                elif first in "0123456789+-*":
+                    fields = line.split()
+                    last = position(fields[0], last)
+                    if not skip:
+                        self.add(module, last, int(fields[1]) if len(fields) > 1 else 0)
+                    skip = False
+
+    def name(self, text):
+        """Resolves "(7) name" and "(7)"."""
+        match = re.match(r"\((\d+)\)(?: (.*))?$", text)
+        if not match:
+            return text
+        if match[2]:
+            self.names[match[1]] = match[2]
+        return self.names[match[1]]
+
+    def add(self, module, address, count):
+        if module == "???":
+            link = address - PIE_BASE
+            if not any(start <= link < end for start, end in self.sections):
+                return
+            module, address = self.program, link
+        key = (module, address)
+        self.counts[key] = self.counts.get(key, 0) + count
+
+
+def position(text, last):
+    if text == "*":
+        return last
+    if text[0] in "+-":
+        return last + int(text, 0)
+    return int(text, 16)
+
+
+def executable_sections(program):
+    text = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True)
+    found = []
+    for line in text.stdout.splitlines():
+        match = re.match(r"\s*\[ *\d+\] (\S+)\s+\S+\s+([0-9a-f]+) [0-9a-f]+ ([0-9a-f]+) \S+ +(\S+)", line)
+        if match and "X" in match[4]:
+            found.append((int(match[2], 16), int(match[2], 16) + int(match[3], 16)))
+    return found
+
+
+def rep_prefixed(module):
+    """Link addresses of string instructions with a rep prefix."""
+    text = subprocess.run(["objdump", "-d", "-w", module], capture_output=True, text=True, check=True)
+    out = set()
+    for line in text.stdout.splitlines():
+        match = PREFIXED.match(line)
+        if match and "ret" not in line.rsplit("\t", 1)[-1]:
+            out.add(int(match[1], 16))
+    return out
+
+
+def environment(folder):
+    """What a program sees under valgrind, to be given to it under Tally, too."""
+    done = processes.run(
+        ["/usr/bin/valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "-q"]
+        + ["/usr/bin/env", "-0"],
+        folder,
+        "environment",
+        60,
+    )
+    return dict(item.split("=", 1) for item in done.stdout.decode().split("\0") if item)
+
+
+def run(command, folder, stdin=None, env=None):
+    """Runs the command under callgrind: (outcome, counts)."""
+    out = os.path.join(folder, "callgrind.out")
+    options = ["--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--skip-plt=no", "-q"]
+    options += ["--callgrind-out-file=" + out]
+    done = processes.run(
+        ["/usr/bin/valgrind"] + options + command, folder, "callgrind", 300, stdin=stdin, env=env
+    )
+    if not os.path.exists(out):
+        raise RuntimeError("callgrind left no file: " + done.stderr.decode(errors="replace"))
+    return done, Callgrind(out, os.path.realpath(command[0]))
