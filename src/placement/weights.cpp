@@ -44,6 +44,10 @@ constexpr double kLoopIterations = 10;
 // Three hundred nested loops would overflow a double; from here on loops multiply no more.
 constexpr double kWeightCap = 1e100;
 
+// An edge that leaves many nested loops is listed with the outermost of them only.  To the others
+// it is a millionth of their entries; listing it everywhere would cost quadratic memory.
+constexpr uint32_t kListsPerExit = 6;
+
 constexpr double kNotAnExit = -1;
 constexpr double kExitWithoutShare = std::numeric_limits<double>::infinity();
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
@@ -204,23 +208,28 @@ class Weigher {
     }
   }
 
-  // Puts the edge on the list of each loop that it leaves; false if there is none.
+  // Puts the edge on the lists of the loops that it leaves; false if there is none.
   bool list_exits(EdgeId id) {
-    NodeId left = innermost_loop(graph_.edges[id].from);
-    NodeId entered = innermost_loop(graph_.edges[id].to);
-    bool exits = false;
-    while (left != entered) {
-      const uint32_t depth = depth_of(left);
-      const uint32_t other_depth = depth_of(entered);
-      if (depth >= other_depth) {
-        uses_.push_back({id, blocks_[left].first_exit});
-        blocks_[left].first_exit = static_cast<uint32_t>(uses_.size() - 1);
-        left = blocks_[left].outer;
-        exits = true;
-      }
-      if (other_depth >= depth) entered = blocks_[entered].outer;
+    const NodeId innermost = innermost_loop(graph_.edges[id].from);
+    const NodeId common = common_loop(innermost, innermost_loop(graph_.edges[id].to));
+    NodeId loop = innermost;
+    uint32_t leaves = depth_of(innermost) - depth_of(common);
+    for (; leaves > kListsPerExit; --leaves) loop = blocks_[loop].outer;
+    for (; loop != common; loop = blocks_[loop].outer) {
+      uses_.push_back({id, blocks_[loop].first_exit});
+      blocks_[loop].first_exit = static_cast<uint32_t>(uses_.size() - 1);
     }
-    return exits;
+    return innermost != common;
+  }
+
+  NodeId common_loop(NodeId a, NodeId b) const {
+    while (a != b) {
+      const uint32_t depth_a = depth_of(a);
+      const uint32_t depth_b = depth_of(b);
+      if (depth_a >= depth_b) a = blocks_[a].outer;
+      if (depth_b >= depth_a) b = blocks_[b].outer;
+    }
+    return a;
   }
 
   void enter() {
