@@ -145,7 +145,8 @@ class CProgram:
         if kind < 0.85:
             cases = "".join(f"{pad}case {value}:\n{self.block(depth, indent)}{pad}  break;\n"
                             for value in range(g.randrange(3, 12)))
-            return f"{pad}switch ({self.expression()} & 15) {{\n{cases}{pad}default: c++;\n{pad}}}\n"
+            return (f"{pad}switch ({self.expression()} & 15) {{\n"
+                    f"{cases}{pad}default: c++;\n{pad}}}\n")
         if kind < 0.95:
             return (f"{pad}while (n->next && (n->key & {g.randrange(1, 255)})) {{\n"
                     f"{self.block(depth, indent)}{pad}  n = n->next;\n{pad}}}\n")
@@ -159,8 +160,8 @@ class CProgram:
         parts = [self.HEAD]
         for number in range(self.functions):
             static = "static " if self.generator.random() < 0.3 else ""
-            parts.append(f"{static}u32 f{number}(u32 a, u32 b, struct node *n) {{\n  u32 c = a ^ b;\n"
-                         f"{self.block(0, 0)}{self.block(0, 0)}  return a + b * c;\n}}\n")
+            parts.append(f"{static}u32 f{number}(u32 a, u32 b, struct node *n) {{\n"
+                         f"  u32 c = a ^ b;\n{self.block(0, 0)}{self.block(0, 0)}  return a + b * c;\n}}\n")
             self.defined = number + 1
         uses = " + ".join(f"f{i}(a, {i}, n)" for i in range(0, self.functions, 7))
         parts.append(f"u32 all(u32 a, struct node *n) {{ return {uses}; }}\n")

@@ -7,6 +7,8 @@
 //
 // Every finding says what was seen and, when it is not as it should be, what to do: the exact
 // command where there is one.
+#include "cli/doctor.h"
+
 #include <cpuid.h>
 #include <fmt/format.h>
 #include <sys/auxv.h>
@@ -29,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/format_option.h"
 #include "report/output.h"
 #include "tracee/probe.h"
 
@@ -249,14 +251,14 @@ std::string as_json(const std::vector<Finding>& findings, size_t missing) {
   return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-Status run_doctor(const std::string& format, CommandOutcome& outcome) {
+Status run_doctor(report::Format format, CommandOutcome& outcome) {
   const std::vector<Finding> findings = examine();
   size_t missing = 0;
   for (const Finding& finding : findings) {
     missing += finding.essential && finding.state != State::kOk;
   }
   const std::string words =
-      format == "json" ? as_json(findings, missing) : as_text(findings, missing);
+      format == report::Format::kJson ? as_json(findings, missing) : as_text(findings, missing);
   TRY(write_to_stdout([&](report::Output& output) -> Status {
     output.write(words);
     return Ok{};
@@ -271,10 +273,8 @@ Status run_doctor(const std::string& format, CommandOutcome& outcome) {
 void register_doctor(CLI::App& app, std::shared_ptr<CommandOutcome> outcome) {
   CLI::App* command = app.add_subcommand(
       "doctor", "Say what this machine allows, and what to do where it does not");
-  auto format = std::make_shared<std::string>("text");
-  command->add_option("--format", *format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  auto format = std::make_shared<report::Format>(report::Format::kText);
+  add_format_option(command, *format, {"text", "json"});
   command->footer(
       "Examples:\n"
       "  tally doctor\n"
