@@ -79,11 +79,26 @@ TEST_F(UnwindHostile, EndlessRecursionIsTooDeep) {
   EXPECT_EQ(trace.frames.size(), 100u);
 }
 
-TEST_F(UnwindHostile, FrameThatPointsBelowItself) {
-  // A procedure with a frame pointer: CFA = saved rbp + 16, so memory chooses the CFA.
-  const BackTrace trace = walk_over([&](uint64_t) { return pc_in("qsort") + 1; }, 100);
-  for (size_t i = 1; i < trace.frames.size(); ++i) {
-    EXPECT_GT(trace.frames[i].cfa, trace.frames[i - 1].cfa);
+// In a procedure with a frame pointer, CFA = saved rbp + 16: memory chooses the next CFA.
+TEST_F(UnwindHostile, FrameBelowItsCalleeIsRefused) {
+  constexpr uint64_t kFramePointer = kStack + 0x100;
+  registers_.value[kDwarfRbp] = kFramePointer;
+  std::optional<uint64_t> pc;
+  for (const LinkRange& range : image_->unwind_ranges()) {
+    if (range.size_bytes() < 64) continue;
+    registers_.value[kDwarfPc] = range.begin.value() + 32;
+    const BackTrace trace = walk_over([](uint64_t) { return 0; });
+    if (trace.frames[0].cfa.value() != kFramePointer + 16) continue;
+    pc = registers_.value[kDwarfPc];
+    break;
+  }
+  if (!pc) GTEST_SKIP() << "no procedure with a frame pointer";
+  for (const uint64_t next : {kFramePointer, kStack}) {
+    const BackTrace trace =
+        walk_over([&](uint64_t address) { return address == kFramePointer ? next : *pc + 1; });
+    EXPECT_EQ(trace.end, TraceEnd::kUnsupported);
+    EXPECT_NE(trace.detail.find("does not lie above"), std::string::npos) << trace.detail;
+    EXPECT_EQ(trace.frames.size(), 2u);
   }
 }
 
