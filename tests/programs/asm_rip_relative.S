@@ -68,10 +68,6 @@ other:
 1:
   lea 1b-8(%rip), %rcx
   EXPECT %rdx %rcx 12
-  lea (%eip), %edx
-2:
-  lea 2b(%rip), %rcx
-  EXPECT %edx %ecx 13
   PASS
 .type read_return, @function
 read_return:
