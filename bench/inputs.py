@@ -161,7 +161,8 @@ class CProgram:
         for number in range(self.functions):
             static = "static " if self.generator.random() < 0.3 else ""
             parts.append(f"{static}u32 f{number}(u32 a, u32 b, struct node *n) {{\n"
-                         f"  u32 c = a ^ b;\n{self.block(0, 0)}{self.block(0, 0)}  return a + b * c;\n}}\n")
+                         f"  u32 c = a ^ b;\n{self.block(0, 0)}{self.block(0, 0)}"
+                         "  return a + b * c;\n}\n")
             self.defined = number + 1
         uses = " + ".join(f"f{i}(a, {i}, n)" for i in range(0, self.functions, 7))
         parts.append(f"u32 all(u32 a, struct node *n) {{ return {uses}; }}\n")

@@ -1,0 +1,75 @@
+# Completion of tally for bash.
+
+# The word after which everything belongs to the profiled program, or nothing.
+_tally_program_index() {
+  local i
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    [[ ${COMP_WORDS[i]} == -- ]] && { echo $((i + 1)); return; }
+  done
+}
+
+_tally() {
+  local cur prev words cword
+  _init_completion -n = || return
+  local commands="profile report annotate explain dump doctor"
+  local program
+  program=$(_tally_program_index)
+  if [[ -n $program ]]; then
+    _command_offset "$program"
+    return
+  fi
+  case $cur in
+    --format=*)
+      COMPREPLY=($(compgen -W "text json csv dot" -- "${cur#*=}"))
+      return ;;
+    --placement=feedback=*)
+      cur=${cur#--placement=feedback=}
+      _filedir tally
+      return ;;
+    --placement=*)
+      COMPREPLY=($(compgen -W "blocks edges feedback=" -- "${cur#*=}"))
+      compopt -o nospace
+      return ;;
+    --syntax=*)
+      COMPREPLY=($(compgen -W "intel att" -- "${cur#*=}"))
+      return ;;
+  esac
+  case $prev in
+    -o | --output)
+      _filedir
+      return ;;
+  esac
+  if ((cword == 1)); then
+    COMPREPLY=($(compgen -W "$commands --help --version" -- "$cur"))
+    [[ $cur == -* ]] || COMPREPLY+=($(compgen -c -- "$cur"))
+    return
+  fi
+  local options=
+  case ${words[1]} in
+    profile) options="-o --output= --placement= --help --" ;;
+    report) options="--format= --top= --help" ;;
+    annotate) options="--function= --module= --syntax= --format= --help" ;;
+    explain) options="--module= --format= --help" ;;
+    dump)
+      if ((cword == 2)); then
+        COMPREPLY=($(compgen -W "instructions edges blocks profile cfg" -- "$cur"))
+        return
+      fi
+      options="--format= --function= --help" ;;
+    doctor) options="--format= --help" ;;
+    *)
+      _command_offset 1
+      return ;;
+  esac
+  if [[ $cur == -* ]]; then
+    COMPREPLY=($(compgen -W "$options" -- "$cur"))
+    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+    return
+  fi
+  case ${words[1]} in
+    report | annotate | explain) _filedir tally ;;
+    dump) if [[ ${words[2]} == cfg ]]; then _filedir; else _filedir tally; fi ;;
+    profile) COMPREPLY=($(compgen -c -- "$cur")) ;;
+  esac
+}
+complete -F _tally tally
