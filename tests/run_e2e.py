@@ -56,9 +56,11 @@ class Skipped(Exception):
 def build_stepper():
     """The oracle is compiled here, so that nothing of the product's build reaches it."""
     source = os.path.join(TESTS, "oracle", "stepper.cpp")
-    with open(source, "rb") as f:
-        digest = hashlib.sha256(f.read()).hexdigest()[:16]
-    target = os.path.join(WORK, "stepper-" + digest)
+    digest = hashlib.sha256()
+    for name in ("stepper.cpp", "classify.h", "modules.h"):
+        with open(os.path.join(TESTS, "oracle", name), "rb") as f:
+            digest.update(f.read())
+    target = os.path.join(WORK, "stepper-" + digest.hexdigest()[:16])
     if not os.path.exists(target):
         os.makedirs(WORK, exist_ok=True)
         command = ["g++", "-std=c++20", "-O2", "-Wall", "-Wextra", source, "-o", target + ".new"]

@@ -98,14 +98,31 @@ def settle(group):
     return left
 
 
+def descendants(root):
+    """Processes whose line of parents leads to `root`, itself included."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as f:
+                parents[int(name)] = int(f.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            continue
+    found = {root}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
 def end_group(group):
-    """Ends what this test started, and only that."""
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    for pid, _ in members_of_group(group):
+    """Ends what this test started, and only that: the session, and what else its leader began.
+
+    A session's number is not given away while it has members, so neither can be another's.
+    """
+    pids = {pid for pid, _ in members_of_group(group)}
+    for pid in pids | (descendants(group) if group in pids else set()):
         try:
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             pass

@@ -22,6 +22,10 @@
 //
 // Tracing must not show.  TF leaks in two ways that are mended here: `pushf` stores it and
 // `syscall` copies it to r11.  `mov ss` delays the trap by one instruction; both are counted.
+// The kernel forces SIGTRAP upon a program that blocks or ignores it by unblocking it and resetting
+// its handler.  So SIGTRAP is never really blocked or ignored here: rt_sigprocmask and rt_sigaction
+// are given changed arguments, and the program reads back what it set.  (Masks of handlers that
+// contain SIGTRAP are not treated so.)
 // --deny-rseq answers rseq() with ENOSYS, as Tally does, because glibc takes another path then.
 //
 // Threads are followed; forked children run natively and are not counted.  exec() by the program
@@ -30,8 +34,6 @@
 // A stop costs 25 us when both processes share a processor and up to 100 us when they do not, so
 // the oracle pins itself and the program to one.
 
-#include <elf.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -47,11 +49,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "classify.h"
+#include "modules.h"
+
 namespace {
+
+using oracle::Class;
+using oracle::Classified;
+using oracle::Modules;
 
 constexpr uint64_t kTrapFlag = 0x100;
 constexpr int kTrapBrkpt = 1;             // si_code of the trap at the end of a system call
@@ -63,175 +73,6 @@ constexpr int kTrapTrace = 2;
   exit(125);
 }
 
-enum class Class : uint8_t {
-  kOther,
-  kBranch,
-  kIndirect,
-  kCall,
-  kReturn,
-  kSyscall,
-  kRep,
-  kPushf,
-  kMovSs,
-  kInt3,
-};
-
-const char* name_of(Class c) {
-  switch (c) {
-    case Class::kBranch:
-      return "branch";
-    case Class::kIndirect:
-      return "indirect";
-    case Class::kCall:
-      return "call";
-    case Class::kReturn:
-      return "ret";
-    case Class::kSyscall:
-      return "syscall";
-    default:
-      return "other";
-  }
-}
-
-struct Classified {
-  Class kind = Class::kOther;
-  unsigned length = 0;  // only for kMovSs
-};
-
-unsigned modrm_length(const uint8_t* p) {
-  unsigned mod = p[0] >> 6, rm = p[0] & 7;
-  if (mod == 3) return 1;
-  unsigned n = 1;
-  if (rm == 4) {
-    n++;
-    if (mod == 0 && (p[1] & 7) == 5) return n + 4;
-  } else if (mod == 0 && rm == 5) {
-    return n + 4;
-  }
-  return n + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
-}
-
-Classified classify(const uint8_t* bytes, size_t size) {
-  size_t i = 0;
-  bool rep = false;
-  for (; i < size; i++) {
-    uint8_t b = bytes[i];
-    if (b == 0xf2 || b == 0xf3) rep = true;
-    bool prefix = b == 0x66 || b == 0x67 || b == 0xf2 || b == 0xf3 || b == 0xf0 || b == 0x2e ||
-                  b == 0x36 || b == 0x3e || b == 0x26 || b == 0x64 || b == 0x65;
-    if (!prefix) break;
-  }
-  if (i < size && (bytes[i] & 0xf0) == 0x40) i++;
-  if (i + 1 >= size) return {};
-  uint8_t op = bytes[i], next = bytes[i + 1];
-  unsigned reg = (next >> 3) & 7;
-  if (op == 0x0f) {
-    if (next == 0x05) return {Class::kSyscall};
-    if ((next & 0xf0) == 0x80) return {Class::kBranch};
-    return {};
-  }
-  bool string =
-      (op >= 0xa4 && op <= 0xa7) || (op >= 0xaa && op <= 0xaf) || (op >= 0x6c && op <= 0x6f);
-  if (string && rep) return {Class::kRep};
-  if ((op & 0xf0) == 0x70 || op == 0xe9 || op == 0xeb || (op >= 0xe0 && op <= 0xe3))
-    return {Class::kBranch};
-  if (op == 0xe8 || (op == 0xff && (reg == 2 || reg == 3))) return {Class::kCall};
-  if (op == 0xff && (reg == 4 || reg == 5)) return {Class::kIndirect};
-  if (op == 0xc2 || op == 0xc3 || op == 0xca || op == 0xcb || op == 0xcf) return {Class::kReturn};
-  if (op == 0x9c) return {Class::kPushf};
-  if (op == 0xcc || op == 0xf1 || op == 0xcd) return {Class::kInt3};
-  if (op == 0x8e && reg == 2) return {Class::kMovSs, unsigned(i) + 1 + modrm_length(bytes + i + 1)};
-  return {};
-}
-
-// Modules: where an address of the program lies in its file.
-
-struct Mapping {
-  uint64_t start = 0, end = 0, file_offset = 0;
-  bool writable = false;
-  std::string path;
-};
-
-struct LoadSegment {
-  uint64_t file_offset = 0, file_size = 0, link_address = 0;
-};
-
-std::vector<LoadSegment> load_segments(const std::string& path) {
-  std::vector<LoadSegment> out;
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return out;
-  Elf64_Ehdr eh;
-  if (pread(fd, &eh, sizeof eh, 0) == ssize_t(sizeof eh) && !memcmp(eh.e_ident, ELFMAG, SELFMAG)) {
-    for (unsigned i = 0; i < eh.e_phnum; i++) {
-      Elf64_Phdr ph;
-      if (pread(fd, &ph, sizeof ph, off_t(eh.e_phoff + i * sizeof ph)) != ssize_t(sizeof ph)) break;
-      if (ph.p_type == PT_LOAD) out.push_back({ph.p_offset, ph.p_filesz, ph.p_vaddr});
-    }
-  }
-  close(fd);
-  return out;
-}
-
-class Modules {
- public:
-  void reread(pid_t pid) {
-    mappings_.clear();
-    std::string name = "/proc/" + std::to_string(pid) + "/maps";
-    FILE* f = fopen(name.c_str(), "r");
-    if (!f) return;  // the process is gone
-    char line[8192];
-    while (fgets(line, sizeof line, f)) {
-      unsigned long start, end, offset;
-      char perms[8];
-      int at = 0;
-      if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %n", &start, &end, perms, &offset, &at) < 4)
-        continue;
-      std::string path = line + at;
-      while (!path.empty() && path.back() == '\n') path.pop_back();
-      mappings_.push_back({start, end, offset, perms[1] == 'w', path});
-    }
-    fclose(f);
-  }
-
-  // -1 when nothing is mapped there.
-  int find(uint64_t address, uint64_t* link, bool* writable) {
-    for (const Mapping& m : mappings_) {
-      if (address < m.start || address >= m.end) continue;
-      *writable = m.writable;
-      *link = address;
-      if (m.path.empty()) return id_of("[anonymous]");
-      if (m.path == "[vdso]") *link = address - m.start;
-      if (m.path[0] == '/') *link = link_address(m, address);
-      return id_of(m.path);
-    }
-    return -1;
-  }
-
-  const std::string& name(int id) const { return names_[size_t(id)]; }
-
- private:
-  int id_of(const std::string& path) {
-    auto [it, fresh] = ids_.try_emplace(path, int(names_.size()));
-    if (fresh) names_.push_back(path);
-    return it->second;
-  }
-
-  uint64_t link_address(const Mapping& m, uint64_t address) {
-    auto it = segments_.find(m.path);
-    if (it == segments_.end()) it = segments_.emplace(m.path, load_segments(m.path)).first;
-    uint64_t offset = address - m.start + m.file_offset;
-    for (const LoadSegment& s : it->second)
-      if (offset >= s.file_offset && offset < s.file_offset + s.file_size)
-        return offset - s.file_offset + s.link_address;
-    return address;
-  }
-
-  std::vector<Mapping> mappings_;
-  std::vector<std::string> names_;
-  std::map<std::string, int> ids_;
-  std::map<std::string, std::vector<LoadSegment>> segments_;
-};
-
 struct Instruction {
   int module = 0;
   uint64_t link = 0;
@@ -239,6 +80,22 @@ struct Instruction {
   uint64_t count = 0;
   uint64_t calls_returned = 0;
   uint64_t ends = 0;  // threads that arrived here and died
+};
+
+// What the program believes about SIGTRAP while the kernel is told otherwise.
+constexpr uint64_t kTrapBit = 1u << (SIGTRAP - 1);
+struct KernelAction {
+  uint64_t handler = 0, flags = 0, restorer = 0, mask = 0;
+};
+
+// A system call whose arguments were changed, until it has ended.
+struct Changed {
+  enum class What : uint8_t { kNothing, kMask, kAction } what = What::kNothing;
+  uint64_t set = 0, old = 0;  // pointers of the program
+  uint64_t word = 0;          // kMask: the set as the program has it in memory
+  bool old_blocked = false;   // kMask: was SIGTRAP blocked, as the program sees it
+  bool query = false;         // kAction: the call was made to ask only, `set` is to be put back
+  KernelAction action{};      // kAction: what the program wanted to set
 };
 
 struct OpenCall {
@@ -258,6 +115,8 @@ struct Thread {
   Here here;
   uint64_t stack_pointer = 0, system_call = 0;
   std::vector<OpenCall> open_calls;
+  bool trap_blocked = false;  // as the program sees it
+  Changed changed;
 };
 
 class Stepper {
@@ -295,7 +154,7 @@ class Stepper {
     for (auto& [key, count] : edges_) {
       const Instruction &a = instructions_[key >> 32], &b = instructions_[uint32_t(key)];
       fprintf(f, "%s,0x%lx,%s,0x%lx,%lu,%s\n", modules_.name(a.module).c_str(), a.link,
-              modules_.name(b.module).c_str(), b.link, count, name_of(a.kind));
+              modules_.name(b.module).c_str(), b.link, count, oracle::name_of(a.kind));
     }
     finish(f);
     f = create("calls", "module,address,count");
@@ -346,7 +205,7 @@ class Stepper {
       local.iov_len = remote.iov_len = 4096 - (address & 4095) < 16 ? 4096 - (address & 4095) : 16;
       got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
     }
-    if (got > 0) h.classified = classify(bytes, size_t(got));
+    if (got > 0) h.classified = oracle::classify(bytes, size_t(got));
     if (module < 0) {
       h.id = intern(-1, address);  // a jump to nowhere: it will fault and never count
       return h;
@@ -386,14 +245,83 @@ class Stepper {
       kill(leader_, SIGKILL);
       exit(124);
     }
-    constexpr uint64_t kRseq = 334;
-    if (deny_rseq_ && t.here.classified.kind == Class::kSyscall && t.system_call == kRseq) {
+    if (t.here.classified.kind == Class::kSyscall) before_system_call(tid, t);
+    if (ptrace(PTRACE_SINGLESTEP, tid, 0, signal) != 0 && errno != ESRCH) die("PTRACE_SINGLESTEP");
+  }
+
+  void before_system_call(pid_t tid, Thread& t) {
+    constexpr uint64_t kSigaction = 13, kSigprocmask = 14, kRseq = 334;
+    if (deny_rseq_ && t.system_call == kRseq) {
       user_regs_struct regs = registers(tid);
       regs.rax = uint64_t(-1);  // no such system call: the kernel answers ENOSYS
       ptrace(PTRACE_SETREGS, tid, 0, &regs);
       t.system_call = 0;
+    } else if (t.system_call == kSigprocmask) {
+      change_mask(tid, t);
+    } else if (t.system_call == kSigaction) {
+      change_action(tid, t);
     }
-    if (ptrace(PTRACE_SINGLESTEP, tid, 0, signal) != 0 && errno != ESRCH) die("PTRACE_SINGLESTEP");
+  }
+
+  template <class T>
+  bool read_memory(pid_t tid, uint64_t address, T* out) {
+    iovec local{out, sizeof *out}, remote{reinterpret_cast<void*>(address), sizeof *out};
+    return process_vm_readv(tid, &local, 1, &remote, 1, 0) == ssize_t(sizeof *out);
+  }
+  // Also into read-only pages, where a constant set may lie.
+  template <class T>
+  void write_memory(pid_t tid, uint64_t address, const T& value) {
+    long words[sizeof value / sizeof(long)];
+    memcpy(words, &value, sizeof value);
+    for (size_t i = 0; i < sizeof value / sizeof(long); i++)
+      ptrace(PTRACE_POKEDATA, tid, address + i * sizeof(long), words[i]);
+  }
+
+  void change_mask(pid_t tid, Thread& t) {
+    const user_regs_struct regs = registers(tid);
+    Changed c{.what = Changed::What::kMask, .set = regs.rsi, .old = regs.rdx};
+    c.old_blocked = t.trap_blocked;
+    if (c.set && !read_memory(tid, c.set, &c.word)) return;  // the kernel will refuse it, too
+    if (c.set) {
+      bool named = c.word & kTrapBit;
+      if (regs.rdi == SIG_SETMASK) t.trap_blocked = named;
+      if (named && regs.rdi != SIG_SETMASK) t.trap_blocked = regs.rdi == SIG_BLOCK;
+      write_memory(tid, c.set, c.word & ~kTrapBit);
+    }
+    t.changed = c;
+  }
+
+  void change_action(pid_t tid, Thread& t) {
+    user_regs_struct regs = registers(tid);
+    if (regs.rdi != SIGTRAP) return;
+    Changed c{.what = Changed::What::kAction, .set = regs.rsi, .old = regs.rdx};
+    if (c.set && !read_memory(tid, c.set, &c.action)) return;
+    if (c.set && c.action.handler == uint64_t(SIG_IGN)) {
+      c.query = true;
+      regs.rsi = 0;
+      ptrace(PTRACE_SETREGS, tid, 0, &regs);
+    }
+    t.changed = c;
+  }
+
+  void restore_changed(pid_t tid, Thread& t, user_regs_struct& regs) {
+    const Changed c = t.changed;
+    t.changed = {};
+    if (c.what == Changed::What::kMask) {
+      uint64_t old = 0;
+      bool answered = c.old && read_memory(tid, c.old, &old);
+      if (c.set) write_memory(tid, c.set, c.word);
+      if (answered) write_memory(tid, c.old, old | (c.old_blocked ? kTrapBit : 0));
+    }
+    if (c.what == Changed::What::kAction) {
+      if (c.old && ignored_) write_memory(tid, c.old, *ignored_);
+      if (c.set) ignored_.reset();
+      if (c.query) {
+        ignored_ = c.action;
+        regs.rsi = c.set;
+        ptrace(PTRACE_SETREGS, tid, 0, &regs);
+      }
+    }
   }
 
   void stopped(pid_t tid, int status) {
@@ -466,6 +394,7 @@ class Stepper {
       regs.r11 &= ~kTrapFlag;
       ptrace(PTRACE_SETREGS, tid, 0, &regs);
     }
+    if (kind == Class::kSyscall) restore_changed(tid, t, regs);
     if (kind == Class::kSyscall && after_system_call(tid, t)) return;
     Here to = look_up(tid, regs.rip);
     if (instructions_[to.id].module < 0) return;
@@ -528,6 +457,7 @@ class Stepper {
   bool deny_rseq_ = false;
   pid_t leader_ = 0;
   Modules modules_;
+  std::optional<KernelAction> ignored_;  // SIGTRAP as the program set it, when it ignores it
   std::unordered_map<uint64_t, Here> known_;
   std::map<std::pair<int, uint64_t>, uint32_t> ids_;
   std::vector<Instruction> instructions_;
