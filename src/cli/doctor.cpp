@@ -131,7 +131,7 @@ Finding check_xsave() {
 
 Finding check_fsgsbase() {
   if ((getauxval(AT_HWCAP2) & kHwcap2Fsgsbase) != 0) {
-    return ok("fsgsbase", "programs may use wrgsbase; those that change gs are refused by name");
+    return ok("fsgsbase", "on: a program can change gs without a system call");
   }
   return ok("fsgsbase", "off: gs changes only through system calls");
 }

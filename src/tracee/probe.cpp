@@ -38,9 +38,9 @@ struct Shared {
   std::atomic<int> memfd{-1};
   std::atomic<int> memfd_errno{0};
   std::atomic<int> execute_errno{-1};  // -1: not tried
-  std::atomic<uint32_t> waiting{0};
   std::atomic<uint32_t> futex_word{0};
   std::atomic<uint32_t> woken{0};
+  std::atomic<uint32_t> finished{0};
 };
 static_assert(sizeof(Shared) <= kPageBytes);
 
@@ -89,15 +89,9 @@ void child_memfd(Shared& shared) {
   }
   child_memfd(shared);
   raise(SIGSTOP);  // second stop: the monitor takes the memfd and reads our memory
-  shared.waiting = 1;
   timespec timeout{2, 0};
-  while (shared.futex_word == 0) {
-    if (futex(&shared.futex_word, FUTEX_WAIT, 0, &timeout) != 0 && errno != EAGAIN &&
-        errno != EINTR) {
-      _exit(1);
-    }
-  }
-  shared.woken = 1;
+  shared.woken = futex(&shared.futex_word, FUTEX_WAIT, 0, &timeout) == 0 ? 1 : 0;
+  shared.finished = 1;
   _exit(0);
 }
 
@@ -323,11 +317,11 @@ class Rehearsal {
   void probe_futex() {
     ptrace(PTRACE_CONT, child_.pid(), nullptr, nullptr);
     const auto end = std::chrono::steady_clock::now() + kDeadline;
-    while (shared_.waiting == 0 && std::chrono::steady_clock::now() < end) {
+    // Until one sleeper was woken: only that shows that both sides mean the same futex.
+    while (futex(&shared_.futex_word, FUTEX_WAKE, 1, nullptr) != 1 && shared_.finished == 0 &&
+           std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    shared_.futex_word = 1;
-    futex(&shared_.futex_word, FUTEX_WAKE, 1, nullptr);
     child_.wait();
     if (shared_.woken == 1) {
       ok("shared-futex", "woke the child through shared memory");
