@@ -28,6 +28,7 @@ namespace tally::cli {
 struct CommandOutcome {
   Status status = Ok{};
   int exit_code = 0;  // meaningful when `status` is ok
+  int signal = 0;     // the target died of this signal; main dies of it too
 };
 
 using Registrar = void (*)(CLI::App& app, std::shared_ptr<CommandOutcome> outcome);

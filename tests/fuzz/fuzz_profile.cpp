@@ -1,10 +1,17 @@
 // Flips, cuts and splices the bytes of a saved profile: `load` must return an error or a profile
 // that every reader can use, and never crash or hang.
 //
-// Half of the rounds damage bytes, where SQLite or the digest has to notice.  The other half distort
-// the model and save it, digest and all, so that only validation stands between it and the readers.
+// Half of the rounds damage bytes, where SQLite or the digest has to notice.  The other half
+// distort the model and save it, digest and all, so that only validation stands between it and the
+// readers.
 //
-// Usage: fuzz_profile [ITERATIONS [SEED]].  The seed is printed; the same seed repeats the run.
+// Build by hand, with sanitizers:
+//   g++ -std=c++23 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -Isrc
+//     tests/fuzz/fuzz_profile.cpp src/base/check.cpp src/profile/*.cpp src/report/*.cpp
+//     src/elf/*.cpp -lZydis -lsqlite3 -ldw -lelf -lfmt -o /tmp/fuzz_profile
+// Run:
+//   /tmp/fuzz_profile [ITERATIONS [SEED]]
+// The seed is printed; the same seed repeats the run.
 #include <cstdio>
 #include <random>
 
