@@ -96,6 +96,22 @@ TEST(PlacementWeights, ExitOfTwoLoopsCountsForBoth) {
   EXPECT_EQ(weights_of(graph), (std::vector<double>{1, 11, 110, 10.5, 0.5, 10, 0.5}));
 }
 
+// Block 4 sees an eighth of the loop's 11, so its exit gets half of that and not all of N = 1.
+TEST(PlacementWeights, ExitOfAColdBlockIsNoLikelierThanItsBranches) {
+  const Graph graph =
+      make_graph(6, {{0, 1}, {0, 2}, {1, 3}, {1, 2}, {3, 4}, {3, 2}, {4, 2}, {4, 5}, {2, 0}});
+  EXPECT_EQ(weights_of(graph),
+            (std::vector<double>{1, 5.5, 5.5, 2.75, 2.75, 1.375, 1.375, 0.6875, 0.6875, 10.3125}));
+}
+
+// The same with a loop at 4: entered 1.375 times, it has two exits, though the outer would give 1.
+TEST(PlacementWeights, ExitOfTwoLoopsGetsTheSmallerShare) {
+  const Graph graph = make_graph(
+      6, {{0, 1}, {0, 2}, {1, 3}, {1, 2}, {3, 4}, {3, 2}, {4, 4}, {4, 2}, {4, 5}, {2, 0}});
+  EXPECT_EQ(weights_of(graph), (std::vector<double>{1, 5.5, 5.5, 2.75, 2.75, 1.375, 1.375, 13.75,
+                                                    0.6875, 0.6875, 10.3125}));
+}
+
 TEST(PlacementWeights, OtherEntriesCarryOneExecution) {
   Graph graph = make_graph(4, {{0, 3}, {1, 2}, {2, 3}});
   graph.edges.push_back({.from = 3, .to = 1, .role = EdgeRole::kMeasured});
