@@ -46,7 +46,7 @@ _tally() {
   fi
   local options=
   case ${words[1]} in
-    profile) options="-o --output= --placement= --help --" ;;
+    profile) options="-o --output= --placement= --verbose --help --" ;;
     report) options="--format= --top= --help" ;;
     annotate) options="--function= --module= --syntax= --format= --help" ;;
     explain) options="--module= --format= --help" ;;
