@@ -58,6 +58,8 @@ class Ledger {
       : cache_(cache), modules_(modules), region_(region), process_(process) {}
 
   Position locate(const user_regs_struct& regs, uint32_t slot);
+  // The original address the thread's last indirect branch or return went to.
+  uint64_t requested_target(uint32_t slot) const;
 
   // Closes every frame of a thread that ends at `regs`.
   void close_thread(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
@@ -76,10 +78,25 @@ class Ledger {
 
   void issue(const std::string& scope, const std::string& message, uint64_t amount = 1);
 
+  // The State below is all that has been booked: for taking back what was booked ahead of an event
+  // that then failed.
   using TermKey = std::tuple<uint32_t, uint32_t, profile::AbnormalKind>;  // unit, block, kind
   const std::map<TermKey, LedgerTerm>& terms() const { return terms_; }
   using PartialKey =
       std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // unit, block, first, last
+  struct State {
+    std::map<TermKey, LedgerTerm> terms;
+    std::map<PartialKey, int64_t> partials;
+    std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted;
+    std::vector<profile::Issue> issues;
+  };
+  State state() const { return {terms_, partials_, uncounted_, issues_}; }
+  void restore(State state) {
+    terms_ = std::move(state.terms);
+    partials_ = std::move(state.partials);
+    uncounted_ = std::move(state.uncounted);
+    issues_ = std::move(state.issues);
+  }
   const std::map<PartialKey, int64_t>& partials() const { return partials_; }
   // Blocks that were entered, but whose counter did not run: by (unit, block).
   const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& uncounted() const { return uncounted_; }

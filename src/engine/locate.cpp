@@ -27,6 +27,8 @@ uint64_t Ledger::tcb_u64(uint32_t slot, uint32_t offset) const {
   return value;
 }
 
+uint64_t Ledger::requested_target(uint32_t slot) const { return tcb_u64(slot, tcb::kTarget); }
+
 TargetAddr Ledger::insn_address(BlockRef ref, uint32_t index) const {
   const Unit& unit = cache_.unit(ref.unit);
   const cfg::Block& block = unit.procedure.blocks[ref.block];
@@ -82,7 +84,8 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     Position p;
     p.kind = Position::Kind::kOutside;
     p.pc = TargetAddr(regs.rip);
-    // A jump to nowhere came from the site or return that asked last.
+    // A jump to nowhere came from the branch that asked last.
+    if (regs.rip != tcb_u64(slot, tcb::kResume)) return p;
     const Position before = locate_in_gateway(slot);
     return before.kind == Position::Kind::kUnknown ? p : before;
   }
@@ -164,8 +167,6 @@ Position Ledger::locate_in_gateway(uint32_t slot) {
         p.done -= 1;
         return p;
       }
-    case Request::kMonitorSyscallDone:
-      break;
   }
   return {};
 }

@@ -31,14 +31,14 @@ Result<std::shared_ptr<elf::Image>> image_of(const tracee::Mapping& m,
   return elf::Image::from_bytes("[vdso]", std::move(bytes));
 }
 
-// The bias from one mapping: the segment whose file part the mapping shows.
+// The bias from one mapping: the segment whose file part the mapping begins in.  That need not be
+// an executable one: text mapped without PROT_EXEC merges with the read-only data in front of it.
 bool find_bias(const elf::Image& image, const tracee::Mapping& m, uint64_t& bias) {
   for (const elf::Segment& s : image.segments()) {
     const uint64_t page_offset = s.offset.value() & kPageMask;
     const uint64_t page_address = s.range.begin.value() & kPageMask;
     if (page_offset <= m.file_offset &&
-        m.file_offset < s.offset.value() + std::max<uint64_t>(s.file_size_bytes, 1) &&
-        s.executable) {
+        m.file_offset < s.offset.value() + std::max<uint64_t>(s.file_size_bytes, 1)) {
       bias = m.range.begin.value() - page_address - (m.file_offset - page_offset);
       return true;
     }
@@ -147,6 +147,17 @@ void ModuleMap::forget(TargetRange range) {
   std::erase_if(generated_,
                 [&](const TargetRange& r) { return range.begin <= r.begin && r.end <= range.end; });
   last_ = nullptr;
+}
+
+bool ModuleMap::has_code_in(TargetRange range) const {
+  for (const auto& module : modules_) {
+    if (module->gone) continue;
+    for (const TargetRange& r : module->executable) {
+      if (overlaps(r, range)) return true;
+    }
+  }
+  return std::any_of(generated_.begin(), generated_.end(),
+                     [&](const TargetRange& r) { return overlaps(r, range); });
 }
 
 Module* ModuleMap::at(TargetAddr address) {

@@ -50,6 +50,9 @@ class ModuleMap {
   // Forgets what lies in a range that was unmapped or overwritten.
   void forget(TargetRange range);
 
+  // True when any module has executable memory in the range.
+  bool has_code_in(TargetRange range) const;
+
   // The module that holds code at `address`; nullptr when none does.
   Module* at(TargetAddr address);
   // The same for any mapped address of a module (for unwinding).

@@ -51,7 +51,7 @@ class Region {
   CacheAddr thread_block(uint32_t slot) const {
     return CacheAddr(threads_base_ + slot * translate::tcb::kBlockSizeBytes);
   }
-  uint8_t* thread_memory(uint32_t slot) {
+  uint8_t* thread_memory(uint32_t slot) const {
     return file_ + translate::kThreadsFileOffset + slot * translate::tcb::kBlockSizeBytes;
   }
   std::vector<Area>& areas() { return areas_; }

@@ -110,6 +110,16 @@ Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& 
     }
     ptrace(PTRACE_CONT, pid, nullptr, as_pointer(WIFSTOPPED(status) ? WSTOPSIG(status) : 0));
   }
+  // The exec stop is still inside execve, which sets rax on its way out; go to its very end.
+  int status = 0;
+  ptrace(PTRACE_SYSCALL, pid, nullptr, nullptr);
+  while (waitpid(pid, &status, __WALL) < 0) {
+    if (errno != EINTR) return make_error("lost the child: {}", strerror(errno));
+  }
+  if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) {
+    if (!WIFSTOPPED(status)) process->gone_ = true;
+    return make_error("{}: died while it was being set up", argv[0]);
+  }
   const std::string path = "/proc/" + std::to_string(pid) + "/mem";
   process->memory_fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (process->memory_fd_ < 0) return make_error("cannot open {}: {}", path, strerror(errno));

@@ -27,8 +27,6 @@ inline constexpr uint32_t kResume = 0x30;      // where to go on
 inline constexpr uint32_t kSpillProbe = 0x38;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al = overflow
 inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
-inline constexpr uint32_t kCallNumber = 0xc8;  // Action::kMonitorSyscall: number, 6 arguments
-inline constexpr uint32_t kCallResult = 0x100;
 inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kBlockSizeBytes - kCounters) / 8);
@@ -52,13 +50,11 @@ enum class Request : uint32_t {
   kSyscall = 4,   // a system call that concerns the monitor; argument: syscall site
   kEvent = 5,     // a probe; argument: event
   kSyscallDone = 6,
-  kMonitorSyscallDone = 7,
 };
 
 enum class Action : uint32_t {
   kResume = 0,          // restore the registers and jump to kResume
   kProgramSyscall = 1,  // restore the registers, execute `syscall`, report
-  kMonitorSyscall = 2,  // execute the system call in kCallNumber..., report
 };
 
 // ---- tables ------------------------------------------------------------------------------------

@@ -110,8 +110,15 @@ void raw(Assembler& as, B... b) {
   as.bytes(data, sizeof data);
 }
 
-constexpr unsigned kRax = 0, kRcx = 1, kRdx = 2, kRsi = 6, kRdi = 7, kR8 = 8, kR9 = 9, kR10 = 10;
+constexpr unsigned kRax = 0, kRcx = 1, kRdi = 7;
 constexpr uint32_t kSpinsMax = 4000;  // some 40-100 us of `pause`
+
+// Points the 8-bit distance in front of `behind` to here.
+void patch_short(Assembler& as, uint32_t behind) {
+  const uint32_t distance = as.offset() - behind;
+  CHECK(distance < 128) << "a short jump over " << distance << " bytes";
+  as.patch_u8(behind - 1, static_cast<uint8_t>(distance));
+}
 
 void emit_save_all(Assembler& as) {
   as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
@@ -153,7 +160,7 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
   raw(as, 0xba), as.u32(1);                                                  // mov edx, 1
   raw(as, 0xb8), as.u32(202);                                                // mov eax, SYS_futex
   as.syscall_insn();
-  as.patch_u8(je_spin - 1, static_cast<uint8_t>(as.offset() - je_spin));
+  patch_short(as, je_spin);
   raw(as, 0xb9), as.u32(kSpinsMax);  // mov ecx, spins
   const uint32_t spin = as.offset();
   raw(as, 0x65, 0x83, 0x3c, 0x25), as.u32(tcb::kState), as.u8(2);  // cmp gs:[state], kAnswered
@@ -177,36 +184,25 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
   raw(as, 0xb8), as.u32(202);
   as.syscall_insn();
   raw(as, 0xeb, wait - (as.offset() + 2));
-  as.patch_u8(je_answered - 1, static_cast<uint8_t>(as.offset() - je_answered));
-  as.patch_u8(jne_answered - 1, static_cast<uint8_t>(as.offset() - jne_answered));
+  patch_short(as, je_answered);
+  patch_short(as, jne_answered);
 }
 
-void emit_action(Assembler& as, GatewayCode& code, uint64_t common, uint64_t post) {
+void emit_action(Assembler& as, GatewayCode& code, uint64_t common) {
   raw(as, 0x65, 0x8b, 0x04, 0x25), as.u32(tcb::kAction);  // mov eax, gs:[action]
   raw(as, 0x83, 0xf8, 1);                                 // cmp eax, kProgramSyscall
-  raw(as, 0x74, 0);
-  const uint32_t je_program = as.offset();
-  raw(as, 0x83, 0xf8, 2);  // cmp eax, kMonitorSyscall
-  raw(as, 0x74, 0);
-  const uint32_t je_monitor = as.offset();
+  as.jcc(4, as.here().value());  // je
+  const uint32_t je_program = as.offset() - 4;
   emit_restore_all(as);
   as.jmp_gs(tcb::kResume);
 
-  as.patch_u8(je_program - 1, static_cast<uint8_t>(as.offset() - je_program));
+  as.patch_rel32(je_program, as.here().value());
   emit_restore_all(as);
   code.syscall_insn = as.here();
   as.syscall_insn();
   as.mov_gs_rcx(tcb::kSpillRcx);
   as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(Request::kSyscallDone));
   as.jmp(common);
-
-  as.patch_u8(je_monitor - 1, static_cast<uint8_t>(as.offset() - je_monitor));
-  const unsigned argument[] = {kRax, kRdi, kRsi, kRdx, kR10, kR8, kR9};
-  for (unsigned i = 0; i < 7; ++i) as.mov_reg_gs(argument[i], tcb::kCallNumber + 8 * i);
-  as.syscall_insn();
-  as.mov_gs_reg(tcb::kCallResult, kRax);
-  as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(Request::kMonitorSyscallDone));
-  as.jmp(post);
 }
 
 }  // namespace
@@ -216,9 +212,8 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
   code.begin = as.here();
   const uint64_t common = as.here().value();
   emit_save_all(as);
-  const uint64_t post = as.here().value();
   emit_post_and_wait(as, tables_base);
-  emit_action(as, code, common, post);
+  emit_action(as, code, common);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
   code.entries.ret = emit_entry(as, Request::kReturn, false, common);

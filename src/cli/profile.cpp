@@ -1,0 +1,139 @@
+// See profile.h.
+#include "cli/profile.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/session.h"
+#include "profile/file.h"
+
+namespace tally::cli {
+namespace {
+
+struct Options {
+  std::string output;
+  std::string placement = "edges";
+  bool verbose = false;
+};
+
+// gzip -> gzip.tally, in the current folder.
+std::string default_output(const std::string& program) {
+  const size_t slash = program.find_last_of('/');
+  return (slash == std::string::npos ? program : program.substr(slash + 1)) + ".tally";
+}
+
+Status choose_placement(const std::string& text, engine::RunOptions& run) {
+  static constexpr std::string_view kFeedback = "feedback=";
+  if (text == "blocks") {
+    run.placement = engine::PlacementKind::kBlocks;
+  } else if (text == "edges") {
+    run.placement = engine::PlacementKind::kEdges;
+  } else if (text.starts_with(kFeedback)) {
+    TRY_ASSIGN(run.feedback, profile::load(text.substr(kFeedback.size())));
+    run.placement = engine::PlacementKind::kFeedback;
+  } else {
+    return make_error(ErrorKind::kUsage, "--placement={}: must be blocks, edges or feedback=FILE",
+                      text);
+  }
+  return Ok{};
+}
+
+// What is not exact is said at once, not only in the report.
+void name_issues(const profile::Profile& profile) {
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < profile.issues.size() && i < kShown; ++i) {
+    const profile::Issue& issue = profile.issues[i];
+    std::fprintf(stderr, "tally: not exact: %s: %s (%llu)\n", issue.scope.c_str(),
+                 issue.message.c_str(), static_cast<unsigned long long>(issue.amount));
+  }
+  if (profile.issues.size() > kShown) {
+    std::fprintf(stderr, "tally: not exact: and %zu more; `tally report` lists them\n",
+                 profile.issues.size() - kShown);
+  }
+}
+
+Status run(const Options& options, const std::vector<std::string>& command,
+           CommandOutcome& outcome) {
+  if (command.empty()) {
+    return make_error(ErrorKind::kUsage, "profile: no program given; try `tally profile -- ls`");
+  }
+  engine::RunOptions run_options;
+  run_options.command = command;
+  TRY(choose_placement(options.placement, run_options));
+  const std::string output = options.output.empty() ? default_output(command[0]) : options.output;
+  // Better to learn now than after an hour that the profile cannot be kept.
+  TRY(profile::check_writable(output));
+  TRY_ASSIGN(engine::RunResult result, engine::run(run_options));
+  result.profile.run.tally_version = TALLY_VERSION;
+  result.profile.run.placement = options.placement.substr(0, options.placement.find('='));
+  name_issues(result.profile);
+  TRY(profile::save(result.profile, output));
+  if (options.verbose) std::fprintf(stderr, "tally: profile written to %s\n", output.c_str());
+  outcome.exit_code = result.exit_status;
+  outcome.signal = result.exited ? 0 : result.signal;
+  return Ok{};
+}
+
+}  // namespace
+
+void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
+                      const std::vector<std::string>& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub =
+      app.add_subcommand("profile", "Run a program and count every block and edge, exactly");
+  sub->add_option("-o,--output", options->output, "Profile to write (default: PROGRAM.tally)");
+  sub->add_option("--placement", options->placement,
+                  "Where counters go: edges (outside a maximum spanning tree), blocks (in every "
+                  "block), feedback=FILE (weights from an earlier profile)")
+      ->capture_default_str();
+  sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");
+  sub->footer(
+      "The target's output, input and exit status pass through unchanged.\n"
+      "Examples:\n"
+      "  tally profile -- gzip -9 -c big.txt > /dev/null\n"
+      "  tally profile -o lua.tally --placement=blocks -- lua5.4 fannkuch.lua 9\n"
+      "  tally profile --placement=feedback=gzip.tally -- gzip -9 -c big.txt > /dev/null");
+  sub->callback([=] { outcome->status = run(*options, command, *outcome); });
+}
+
+SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
+                                    const std::vector<std::string>& subcommands) {
+  SplitCommandLine split;
+  if (arguments.empty()) return split;
+  const std::string& first = arguments[0];
+  const bool known = std::find(subcommands.begin(), subcommands.end(), first) != subcommands.end();
+  if (!known && !first.empty() && first[0] != '-') {
+    split.ours = {"profile"};
+    split.command = arguments;
+    return split;
+  }
+  if (first == "--") {
+    split.ours = {"profile"};
+    split.command.assign(arguments.begin() + 1, arguments.end());
+    return split;
+  }
+  if (first != "profile") {
+    split.ours = arguments;
+    return split;
+  }
+  size_t i = 0;
+  split.ours.push_back(arguments[i++]);
+  while (i < arguments.size()) {
+    const std::string& a = arguments[i];
+    if (a == "--") {
+      ++i;
+      break;
+    }
+    if (a.empty() || a[0] != '-') break;
+    split.ours.push_back(a);
+    ++i;
+    const bool takes_value = a == "-o" || a == "--output" || a == "--placement";
+    if (takes_value && i < arguments.size()) split.ours.push_back(arguments[i++]);
+  }
+  split.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
+  return split;
+}
+
+}  // namespace tally::cli

@@ -1,0 +1,369 @@
+// Solving every unit and writing down what came out.  See finish.h.
+//
+// For each unit the static graph is built again, and what was seen at run time is added as measured
+// edges: pairs of its indirect jumps, arrivals from elsewhere.  The ledger's terms make it balance.
+#include "engine/finish.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tally::engine {
+
+using profile::AbnormalKind;
+using profile::CountSource;
+using translate::kNoCounter;
+
+namespace {
+
+CountSource source_of(placement::Origin origin) {
+  switch (origin) {
+    case placement::Origin::kMeasured:
+      return CountSource::kMeasured;
+    case placement::Origin::kDerived:
+      return CountSource::kDerived;
+    case placement::Origin::kUnknown:
+      break;
+  }
+  return CountSource::kUnknown;
+}
+
+class Builder {
+ public:
+  Builder(const CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
+          const std::vector<uint64_t>& counters, profile::Profile& out)
+      : cache_(cache), modules_(modules), ledger_(ledger), counters_(counters), out_(out) {}
+
+  void build() {
+    add_modules();
+    number_blocks();
+    index_runtime_facts();
+    for (const auto& unit : cache_.units()) build_unit(*unit);
+    add_returns_to_nowhere();
+    for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
+  }
+
+ private:
+  struct Inflow {
+    uint32_t block;
+    uint64_t count;
+  };
+
+  uint64_t counter(int32_t index) const {
+    CHECK(index >= 0 && static_cast<size_t>(index) < counters_.size()) << "counter " << index;
+    return counters_[static_cast<size_t>(index)];
+  }
+  uint32_t block_id(BlockRef ref) const { return cache_.unit(ref.unit).first_block + ref.block; }
+
+  // Modules that were unmapped meanwhile are found here too.
+  static uint64_t key(const Module& module, LinkAddr address) {
+    return static_cast<uint64_t>(module.id) << 48 ^ address.value();
+  }
+  BlockRef find(const Module& module, LinkAddr address) const {
+    const uint64_t* found = by_address_.find(key(module, address));
+    if (found == nullptr) return {};
+    return {static_cast<uint32_t>(*found >> 32), static_cast<uint32_t>(*found)};
+  }
+
+  void add_modules() {
+    for (const auto& m : modules_.all()) {
+      profile::Module module;
+      module.id = m->id;
+      module.path = m->path;
+      module.build_id = m->image->build_id();
+      module.load_bias = m->bias;
+      module.mapped = m->mapped;
+      module.main_program = m->main_program;
+      for (const elf::Segment& s : m->image->segments()) {
+        module.size_bytes = std::max(module.size_bytes, s.offset.value() + s.file_size_bytes);
+      }
+      out_.modules.push_back(std::move(module));
+    }
+  }
+
+  void number_blocks() {
+    uint32_t total = 0;
+    for (const auto& unit : cache_.units()) {
+      CHECK(unit->first_block == total) << "block numbers out of step";
+      total += static_cast<uint32_t>(unit->procedure.blocks.size());
+    }
+    out_.blocks.resize(total);
+    for (const auto& unit : cache_.units()) {
+      for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
+        by_address_.set(key(*unit->module, unit->address_of(b)),
+                        static_cast<uint64_t>(unit->id) << 32 | b);
+      }
+    }
+    inflow_.resize(cache_.units().size());
+    sites_of_.resize(cache_.units().size());
+    link_inflow_.assign(total, 0);
+    arrival_count_.assign(total, 0);
+  }
+
+  // What flows into a unit's blocks from elsewhere, by other ways than its entry.
+  void index_runtime_facts() {
+    for (const SiteState& site : cache_.sites()) {
+      if (!site.pairs.empty()) sites_of_[site.unit].push_back(&site);
+      for (const Pair& pair : site.pairs) {
+        const Unit& to = cache_.unit(pair.to.unit);
+        const bool inside = pair.to.unit == site.unit && !site.site.call;
+        if (inside || pair.to.block == to.procedure.entry_block) continue;
+        inflow_[pair.to.unit].push_back(
+            {pair.to.block, counter(static_cast<int32_t>(pair.counter))});
+      }
+    }
+    for (const ArrivalStub& arrival : cache_.arrivals()) {
+      const uint64_t count = counter(static_cast<int32_t>(arrival.counter));
+      arrival_count_[block_id(arrival.to)] += count;
+      const Unit& to = cache_.unit(arrival.to.unit);
+      if (arrival.to.block == to.procedure.entry_block) continue;
+      inflow_[arrival.to.unit].push_back({arrival.to.block, count});
+    }
+  }
+
+  placement::Graph graph_of(const Unit& unit, std::vector<std::optional<uint64_t>>& known) const {
+    placement::Graph graph = make_graph(unit.procedure);
+    known.assign(graph.edges.size(), std::nullopt);
+    for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
+      if (graph.edges[e].role == placement::EdgeRole::kMeasured) known[e] = 0;
+      if (unit.plan.edge_counter[e] != kNoCounter) known[e] = counter(unit.plan.edge_counter[e]);
+    }
+    auto add = [&](uint32_t from, uint32_t to, uint64_t count) {
+      graph.edges.push_back({from, to, placement::EdgeRole::kMeasured, 0});
+      known.push_back(count);
+    };
+    for (const SiteState* site : sites_of_[unit.id]) {
+      if (site->site.call) continue;
+      for (const Pair& pair : site->pairs) {
+        const bool inside = pair.to.unit == unit.id;
+        add(site->site.block, inside ? pair.to.block : graph.exit,
+            counter(static_cast<int32_t>(pair.counter)));
+      }
+    }
+    for (const Inflow& in : inflow_[unit.id]) add(graph.exit, in.block, in.count);
+    return graph;
+  }
+
+  placement::Solution solve(const Unit& unit, placement::Graph& graph) {
+    placement::Measured measured;
+    graph = graph_of(unit, measured.edges);
+    measured.nodes.assign(graph.node_count, std::nullopt);
+    std::vector<placement::AbnormalFlow> abnormal;
+    for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) {
+      if (unit.plan.block_counter[b] == kNoCounter) continue;
+      uint64_t count = counter(unit.plan.block_counter[b]);
+      auto uncounted = ledger_.uncounted().find({unit.id, b});
+      if (uncounted != ledger_.uncounted().end()) count += uncounted->second;
+      measured.nodes[b] = count;
+    }
+    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
+    for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
+      abnormal.push_back({std::get<1>(it->first), it->second.entered, it->second.left});
+    }
+    auto solution = placement::propagate(graph, measured, abnormal);
+    CHECK(solution.ok()) << "solving " << unit.module->path << "+" << unit.procedure.entry.value()
+                         << ": " << solution.error().message;
+    return std::move(*solution);
+  }
+
+  void build_unit(const Unit& unit) {
+    placement::Graph graph;
+    const placement::Solution solution = solve(unit, graph);
+    add_procedure(unit, solution);
+    for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(unit, b, solution);
+    for (uint32_t e = 0; e < unit.procedure.edges.size(); ++e) add_edge(unit, e, solution);
+    add_pairs(unit);
+    add_terms(unit);
+    for (const placement::Imbalance& i : solution.imbalances) add_imbalance(unit, i);
+  }
+
+  void add_imbalance(const Unit& unit, const placement::Imbalance& i) {
+    if (i.kind == placement::Imbalance::Kind::kUnknown) return;  // the counts say so themselves
+    const bool at_exit = i.node >= unit.procedure.blocks.size();
+    const LinkAddr at = at_exit ? unit.procedure.entry : unit.address_of(i.node);
+    out_.issues.push_back(
+        {fmt::format("{}+{:#x}", unit.module->path, at.value()),
+         fmt::format("flow is not conserved at {}: {} more in than out",
+                     at_exit ? "the exits of this procedure" : "this block", i.excess),
+         1});
+  }
+
+  void add_procedure(const Unit& unit, const placement::Solution& solution) {
+    profile::Procedure p;
+    p.id = unit.id;
+    p.module_id = unit.module->id;
+    p.entry = unit.procedure.entry;
+    const LinkAddr end = unit.end_of(static_cast<uint32_t>(unit.procedure.blocks.size() - 1));
+    p.size_bytes = end > p.entry ? static_cast<uint64_t>(end - p.entry) : 0;
+    if (const elf::Symbol* s = unit.module->image->symbol_at(p.entry)) p.name = s->name;
+    p.provenance = unit.provenance;
+    const placement::Count& entries = solution.edges[unit.procedure.edges.size()];
+    p.entries = entries.value;
+    p.entries_source = source_of(entries.origin);
+    out_.procedures.push_back(std::move(p));
+  }
+
+  void add_block(const Unit& unit, uint32_t b, const placement::Solution& solution) {
+    const cfg::Block& block = unit.procedure.blocks[b];
+    profile::Block& out = out_.blocks[unit.first_block + b];
+    out.id = unit.first_block + b;
+    out.procedure_id = unit.id;
+    out.address = unit.address_of(b);
+    out.instruction_sizes.assign(unit.insn_sizes.begin() + block.first_insn,
+                                 unit.insn_sizes.begin() + block.first_insn + block.insn_count);
+    out.count = solution.nodes[b].value;
+    out.source = source_of(solution.nodes[b].origin);
+    out.provenance = b == unit.procedure.entry_block ? unit.provenance
+                     : block.from_jump_table         ? profile::Provenance::kJumpTable
+                                                     : profile::Provenance::kFlow;
+    out.returns = block.end == isa::Flow::kReturn;
+    if (unit.plan.block_counter[b] != kNoCounter) {
+      out.equation = fmt::format("counter {}", unit.plan.block_counter[b]);
+    }
+    auto begin = ledger_.partials().lower_bound({unit.id, b, 0, 0});
+    for (auto it = begin; it != ledger_.partials().end(); ++it) {
+      const auto& [u, blk, first, last] = it->first;
+      if (u != unit.id || blk != b) break;
+      out.partial.push_back({first, last, it->second});
+    }
+  }
+
+  // How often the block's last instruction was executed: its count less the runs that stopped
+  // short.
+  uint64_t last_executed(const Unit& unit, uint32_t b) const {
+    const profile::Block& block = out_.blocks[unit.first_block + b];
+    int64_t missing = 0;
+    for (const profile::PartialRun& p : block.partial) {
+      if (p.last_instruction == block.instruction_sizes.size()) missing += p.delta;
+    }
+    return block.count + static_cast<uint64_t>(missing);
+  }
+
+  void emit_edge(uint32_t from, uint32_t to, profile::EdgeKind kind, uint64_t count,
+                 CountSource source) {
+    out_.edges.push_back({from, to, kind, count, source});
+  }
+
+  void add_edge(const Unit& unit, uint32_t e, const placement::Solution& solution) {
+    const cfg::Edge& edge = unit.procedure.edges[e];
+    const placement::Count& count = solution.edges[e];
+    const uint32_t from = unit.first_block + edge.from;
+    const CountSource source = source_of(count.origin);
+    switch (edge.kind) {
+      case cfg::EdgeKind::kReturn:
+      case cfg::EdgeKind::kTableJump:
+        return;
+      case cfg::EdgeKind::kNoReturn:
+        if (count.value > 0) {
+          out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
+                                   "ends here: nothing comes back behind this instruction"});
+        }
+        return;
+      case cfg::EdgeKind::kLeave: {
+        const BlockRef to = find(*unit.module, edge.target);
+        if (!to.valid()) {
+          if (count.value > 0) {
+            out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
+                                     "leaves to an address that is no code"});
+          }
+          return;
+        }
+        const isa::Flow flow = unit.procedure.blocks[edge.from].end;
+        const bool taken =
+            &edge == &unit.procedure.edges[unit.procedure.blocks[edge.from].first_edge];
+        const profile::EdgeKind kind = flow == isa::Flow::kJump   ? profile::EdgeKind::kJump
+                                       : flow == isa::Flow::kNone ? profile::EdgeKind::kFallthrough
+                                       : taken                    ? profile::EdgeKind::kTaken
+                                                                  : profile::EdgeKind::kFallthrough;
+        emit_edge(from, block_id(to), kind, count.value, source);
+        link_inflow_[block_id(to)] += count.value;
+        return;
+      }
+      case cfg::EdgeKind::kFallthrough:
+        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kFallthrough, count.value,
+                  source);
+        return;
+      case cfg::EdgeKind::kTaken:
+        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kTaken, count.value, source);
+        return;
+      case cfg::EdgeKind::kJump:
+        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kJump, count.value, source);
+        return;
+      case cfg::EdgeKind::kCallReturn:
+        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kCallReturn, count.value,
+                  source);
+        return;
+      case cfg::EdgeKind::kSystemCall:
+        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kSystemCall, count.value,
+                  source);
+        return;
+    }
+  }
+
+  void add_pairs(const Unit& unit) {
+    for (const SiteState* site : sites_of_[unit.id]) {
+      for (const Pair& pair : site->pairs) {
+        emit_edge(
+            unit.first_block + site->site.block, block_id(pair.to),
+            site->site.call ? profile::EdgeKind::kIndirectCall : profile::EdgeKind::kIndirectJump,
+            counter(static_cast<int32_t>(pair.counter)), CountSource::kMeasured);
+      }
+    }
+    for (const translate::Link& link : unit.code.links) {
+      if (link.edge != translate::Link::kCallLink) continue;
+      const BlockRef to = find(*unit.module, link.target);
+      if (!to.valid()) continue;  // never executed
+      const uint64_t count = last_executed(unit, link.block);
+      const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
+      emit_edge(unit.first_block + link.block, block_id(to),
+                call ? profile::EdgeKind::kCall : profile::EdgeKind::kSystemCall, count,
+                out_.blocks[unit.first_block + link.block].source);
+      link_inflow_[block_id(to)] += count;
+    }
+  }
+
+  void add_terms(const Unit& unit) {
+    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
+    for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
+      const auto& [u, b, kind] = it->first;
+      out_.abnormal.push_back(
+          {unit.first_block + b, kind, it->second.entered, it->second.left, it->second.detail});
+    }
+  }
+
+  // Arrivals that no direct branch explains came by a return: the landing of an exception, a
+  // `push address; ret`.
+  void add_returns_to_nowhere() {
+    for (const ArrivalStub& arrival : cache_.arrivals()) {
+      const uint32_t id = block_id(arrival.to);
+      const Unit& to = cache_.unit(arrival.to.unit);
+      const bool entry = arrival.to.block == to.procedure.entry_block;
+      // Direct branches enter a procedure's entry without passing its arrival stub.
+      const uint64_t explained = entry ? 0 : link_inflow_[id];
+      if (arrival_count_[id] > explained) {
+        out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, arrival_count_[id] - explained, 0,
+                                 "entered by a return"});
+      }
+    }
+  }
+
+  const CodeCache& cache_;
+  const ModuleMap& modules_;
+  const Ledger& ledger_;
+  const std::vector<uint64_t>& counters_;
+  profile::Profile& out_;
+  FlatMap<uint64_t> by_address_;
+  std::vector<std::vector<Inflow>> inflow_;              // by unit
+  std::vector<std::vector<const SiteState*>> sites_of_;  // by unit
+  std::vector<uint64_t> link_inflow_;                    // by block id: by direct branches
+  std::vector<uint64_t> arrival_count_;                  // by block id: through its arrival stub
+};
+
+}  // namespace
+
+void build_profile(const CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
+                   const std::vector<uint64_t>& counters, profile::Profile& profile) {
+  Builder(cache, modules, ledger, counters, profile).build();
+}
+
+}  // namespace tally::engine

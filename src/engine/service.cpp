@@ -1,0 +1,211 @@
+// See service.h.  System calls are in syscalls.cpp.
+#include "engine/service.h"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+
+// How long to spin for the next request before going to sleep.  Waking costs both sides some 40 us,
+// so spinning pays while requests come closer together than that.
+constexpr auto kSpin = std::chrono::microseconds(60);
+
+long futex(void* word, int operation, uint32_t value, const timespec* timeout) {
+  return syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
+}
+
+std::atomic_ref<uint32_t> atomic_u32(uint8_t* p) {
+  return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(p));
+}
+
+}  // namespace
+
+uint64_t Service::reg(uint32_t slot, unsigned number) const {
+  return load<uint64_t>(slot, tcb::kRegisters + 8 * number);
+}
+
+void Service::set_reg(uint32_t slot, unsigned number, uint64_t value) {
+  store(slot, tcb::kRegisters + 8 * number, value);
+}
+
+void Service::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Service::stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  uint8_t* doorbell = region_.tables() + tables::kDoorbell;
+  atomic_u32(doorbell).fetch_add(1);
+  futex(doorbell, FUTEX_WAKE, 1, nullptr);
+  thread_.join();
+}
+
+std::optional<uint32_t> Service::open_slot() {
+  uint32_t slot = 0;
+  if (!free_.empty()) {
+    // Its counters go on where the last owner left them: only sums matter.
+    slot = free_.back();
+    free_.pop_back();
+  } else {
+    if (slots_used_ == kThreadsMax) return std::nullopt;
+    slot = slots_used_++;
+  }
+  store(slot, tcb::kSelf, region_.thread_block(slot).value());
+  store(slot, tcb::kState, static_cast<uint32_t>(MailboxState::kIdle));
+  store(slot, tcb::kRequest, uint32_t{0});
+  store(slot, tcb::kResume, uint64_t{0});
+  active_.push_back(slot);
+  return slot;
+}
+
+void Service::close_slot(uint32_t slot) {
+  std::erase(active_, slot);
+  pending_.erase(slot);
+  free_.push_back(slot);
+}
+
+void Service::fail(Error error) {
+  if (!error_) error_ = std::move(error);
+  kill(process_.pid(), SIGKILL);
+}
+
+void Service::run() {
+  auto idle_since = std::chrono::steady_clock::now();
+  auto asleep = atomic_u32(region_.tables() + tables::kMonitorAsleep);
+  auto doorbell = atomic_u32(region_.tables() + tables::kDoorbell);
+  while (!stopping_) {
+    if (serve_all()) {
+      idle_since = std::chrono::steady_clock::now();
+      continue;
+    }
+    __builtin_ia32_pause();
+    if (std::chrono::steady_clock::now() - idle_since < kSpin) continue;
+    const uint32_t ticket = doorbell.load();
+    asleep.store(1);
+    // Whoever posted before it saw `asleep` is found by this look; whoever posts later rings.
+    if (!serve_all() && !stopping_) {
+      const timespec timeout{0, 200'000'000};
+      futex(region_.tables() + tables::kDoorbell, FUTEX_WAIT, ticket, &timeout);
+    }
+    asleep.store(0);
+    idle_since = std::chrono::steady_clock::now();
+  }
+}
+
+bool Service::serve_all() {
+  bool any = false;
+  std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const uint32_t slot = active_[i];
+    const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();
+    if (state == static_cast<uint32_t>(MailboxState::kPosted) ||
+        state == static_cast<uint32_t>(MailboxState::kAsleep)) {
+      serve(slot);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Service::answer(uint32_t slot, Action action) {
+  store(slot, tcb::kAction, static_cast<uint32_t>(action));
+  uint8_t* word = region_.thread_memory(slot) + tcb::kState;
+  const uint32_t before = atomic_u32(word).exchange(static_cast<uint32_t>(MailboxState::kAnswered));
+  if (before == static_cast<uint32_t>(MailboxState::kAsleep)) futex(word, FUTEX_WAKE, 1, nullptr);
+}
+
+void Service::serve(uint32_t slot) {
+  ++requests_;
+  const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
+  const auto argument = load<uint32_t>(slot, tcb::kArgument);
+  const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
+  Result<CacheAddr> resume = CacheAddr();
+  switch (request) {
+    case Request::kLink:
+      resume = cache_.take_link(argument);
+      break;
+    case Request::kIndirect:
+      resume = cache_.take_indirect(argument, target);
+      break;
+    case Request::kReturn:
+      resume = cache_.take_return(target);
+      break;
+    case Request::kEvent:
+      resume = answer_event(slot);
+      break;
+    case Request::kSyscall:
+      if (Status status = before_syscall(slot); !status) fail(status.error());
+      return;
+    case Request::kSyscallDone:
+      if (Status status = after_syscall(slot); !status) fail(status.error());
+      return;
+  }
+  if (!resume) {
+    fail(resume.error());
+    return;
+  }
+  store(slot, tcb::kResume, resume->value());
+  answer(slot, Action::kResume);
+}
+
+elf::UnwindRegisters Service::registers_of(uint32_t slot, TargetAddr pc) const {
+  // DWARF order from encoding order: rax rdx rcx rbx rsi rdi rbp rsp r8..r15.
+  static constexpr unsigned kEncoding[16] = {0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15};
+  elf::UnwindRegisters u;
+  for (unsigned i = 0; i < 16; ++i) u.value[i] = reg(slot, kEncoding[i]);
+  u.value[elf::kDwarfPc] = pc.value();
+  u.known.fill(true);
+  return u;
+}
+
+Result<CacheAddr> Service::answer_event(uint32_t slot) {
+  const auto argument = load<uint32_t>(slot, tcb::kArgument);
+  if (argument >= CodeCache::kUnsupportedEventBase) {
+    const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
+    const Unit& unit = cache_.unit(ref.unit);
+    LinkAddr at = unit.address_of(ref.block);
+    const cfg::Block& block = unit.procedure.blocks[ref.block];
+    for (uint32_t i = 0; i + 1 < block.insn_count; ++i) {
+      at += unit.insn_sizes[block.first_insn + i];
+    }
+    return make_error("{}+{:#x}: {}", unit.module->path, at.value(),
+                      isa::describe(unit.module->view.code_at(at), at.value()));
+  }
+  const EventState& event = cache_.event(argument);
+  const Unit& unit = cache_.unit(event.unit);
+  const LinkAddr begin = unit.address_of(event.block);
+  if (event.kind == EventKind::kSnapshot) {
+    ledger_.snapshot(slot, registers_of(slot, unit.module->to_target(begin)));
+    return event.resume;
+  }
+  // The jump or return behind the probe decides where the stack ends up.
+  LinkAddr at = begin;
+  const cfg::Block& block = unit.procedure.blocks[event.block];
+  for (uint32_t i = 0; i < event.insn; ++i) at += unit.insn_sizes[block.first_insn + i];
+  uint64_t stack_pointer = reg(slot, 4);
+  uint64_t destination = 0;
+  if (block.end == isa::Flow::kReturn) {
+    if (process_.read_memory(TargetAddr(stack_pointer), &destination, sizeof destination)) {
+      stack_pointer += 8;
+    }
+  } else {
+    const isa::TableInsn jump = isa::decode_for_table(unit.module->view.code_at(at), at.value());
+    if (!jump.has_memory && jump.source >= 0 && jump.source < 16) {
+      destination = reg(slot, static_cast<unsigned>(jump.source));
+    }
+  }
+  ledger_.commit(slot, stack_pointer, TargetAddr(destination));
+  return event.resume;
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,107 @@
+// The mailbox: what the target asks of the monitor while it runs.
+//
+// Problem.  Misses come by the ten thousand when a program starts, and must neither use a signal
+// nor cost a ptrace stop.
+//
+// Idea.  A thread of the target writes its request into its block of shared memory and waits there;
+// this service, a thread of the monitor, watches all blocks, spinning for a moment after the last
+// request and sleeping in futex else.  System calls that concern Tally (mapping code, signals,
+// exec) come the same way: the service may change their arguments before the target executes them.
+//
+// Not handled: anything that needs ptrace; that belongs to the session's own thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "engine/code_cache.h"
+#include "engine/ledger.h"
+
+namespace tally::engine {
+
+class Service {
+ public:
+  Service(Region& region, CodeCache& cache, ModuleMap& modules, Ledger& ledger,
+          tracee::Process& process)
+      : region_(region), cache_(cache), modules_(modules), ledger_(ledger), process_(process) {}
+  ~Service() { stop(); }
+
+  void start();
+  void stop();
+
+  // Everything below and all of cache, modules and ledger is used under this lock while the
+  // service runs.
+  std::mutex& mutex() { return mutex_; }
+
+  // Prepares a thread's block and watches it; nullopt when there are too many threads at once.
+  std::optional<uint32_t> open_slot();
+  void close_slot(uint32_t slot);
+  uint32_t slots_ever_used() const { return slots_used_; }
+
+  // The first error, if any; the target is killed when it happens.
+  std::optional<Error> error() const { return error_; }
+  void fail(Error error);
+
+  // True if the program has installed a handler for the signal.
+  bool has_handler(int signal) const { return handlers_[static_cast<size_t>(signal)] > 1; }
+  // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
+  void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
+  uint64_t requests() const { return requests_; }
+
+ private:
+  struct PendingCall {
+    uint64_t number = 0;
+    std::array<uint64_t, 6> arguments{};
+  };
+
+  void run();
+  bool serve_all();
+  void serve(uint32_t slot);
+  Result<CacheAddr> answer_event(uint32_t slot);
+  Status before_syscall(uint32_t slot);
+  Status after_syscall(uint32_t slot);
+  Status memory_changed(const PendingCall& call, uint64_t result);
+  Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
+  void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
+  void answer(uint32_t slot, translate::Action action);
+  elf::UnwindRegisters registers_of(uint32_t slot, TargetAddr pc) const;
+
+  template <class T>
+  T load(uint32_t slot, uint32_t offset) const {
+    T value;
+    std::memcpy(&value, region_.thread_memory(slot) + offset, sizeof value);
+    return value;
+  }
+  template <class T>
+  void store(uint32_t slot, uint32_t offset, T value) {
+    std::memcpy(region_.thread_memory(slot) + offset, &value, sizeof value);
+  }
+  uint64_t reg(uint32_t slot, unsigned number) const;
+  void set_reg(uint32_t slot, unsigned number, uint64_t value);
+
+  Region& region_;
+  CodeCache& cache_;
+  ModuleMap& modules_;
+  Ledger& ledger_;
+  tracee::Process& process_;
+  std::mutex mutex_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::vector<uint32_t> active_;
+  std::vector<uint32_t> free_;
+  uint32_t slots_used_ = 0;
+  std::atomic<bool> active_changed_{false};
+  std::optional<Error> error_;
+  std::array<uint64_t, 65> handlers_{};
+  std::map<uint32_t, PendingCall> pending_;
+  std::map<uint32_t, Ledger::State> exec_backups_;
+  uint64_t requests_ = 0;
+};
+
+}  // namespace tally::engine

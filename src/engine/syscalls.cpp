@@ -1,0 +1,211 @@
+// System calls that concern the monitor.
+//
+//   mmap, mprotect, munmap, ...   which memory the program believes executable; the kernel is never
+//                                 told, so that nothing runs unseen
+//   rt_sigaction                  which signals have handlers
+//   execve                        the stack must be on the ledger before it is gone
+//   rseq                          answered ENOSYS: its abort test compares addresses in the cache
+//   arch_prctl, seccomp, ...      what would break the counters or the mailbox is refused by name
+//
+// All others are executed by the program's own code without a question.
+#include <asm/prctl.h>
+#include <errno.h>
+#include <linux/prctl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+
+#include "engine/service.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+
+enum : unsigned { kRax, kRcx, kRdx, kRbx, kRsp, kRbp, kRsi, kRdi, kR8, kR9, kR10, kR11 };
+
+TargetRange page_range(uint64_t address, uint64_t size_bytes) {
+  const uint64_t begin = address & ~uint64_t{0xfff};
+  return {TargetAddr(begin), TargetAddr((address + size_bytes + 0xfff) & ~uint64_t{0xfff})};
+}
+
+bool changes_memory(uint64_t number) {
+  return number == SYS_mmap || number == SYS_mprotect || number == SYS_pkey_mprotect ||
+         number == SYS_munmap || number == SYS_mremap;
+}
+
+}  // namespace
+
+void Service::finish_syscall(uint32_t slot, uint64_t result, uint64_t r11) {
+  const auto site_id = load<uint32_t>(slot, tcb::kArgument);
+  const BlockRef ref = cache_.syscall_block(site_id);
+  const Unit& unit = cache_.unit(ref.unit);
+  set_reg(slot, kRax, result);
+  set_reg(slot, kR11, r11);
+  set_reg(slot, kRcx, unit.module->to_target(unit.end_of(ref.block)).value());
+  store(slot, tcb::kResume, cache_.syscall_site(site_id).resume.value());
+  answer(slot, Action::kResume);
+}
+
+// What Tally cannot let happen, named before harm is done.
+Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments) {
+  switch (number) {
+    case SYS_arch_prctl:
+      if (arguments[0] == ARCH_SET_GS) {
+        return make_error("the program sets the gs register, which Tally needs for its counters");
+      }
+      break;
+    case SYS_prctl:
+      if (arguments[0] == PR_SET_SECCOMP) {
+        return make_error("the program installs a seccomp filter, which could stop Tally's code");
+      }
+      break;
+    case SYS_seccomp:
+      if (arguments[0] <= 1) {
+        return make_error("the program installs a seccomp filter, which could stop Tally's code");
+      }
+      break;
+    case SYS_shmat:
+      if (arguments[2] & SHM_EXEC) {
+        return make_error("the program maps shared memory as code, which is not supported yet");
+      }
+      break;
+    case SYS_rt_sigreturn:
+      return make_error("the program returns from a signal handler that Tally did not see start");
+    default:
+      break;
+  }
+  const uint64_t protection = arguments[2];
+  const bool writes_code =
+      (number == SYS_mprotect || number == SYS_pkey_mprotect) && (protection & PROT_WRITE) != 0;
+  if (writes_code) {
+    const TargetRange range = page_range(arguments[0], arguments[1]);
+    for (const auto& module : modules_.all()) {
+      for (const TargetRange& r : module->executable) {
+        if (!module->gone && r.begin < range.end && range.begin < r.end) {
+          return make_error(
+              "the program makes code of {} writable (text relocations or self-modifying code), "
+              "which is not supported yet",
+              module->path);
+        }
+      }
+    }
+  }
+  return Ok{};
+}
+
+Status Service::before_syscall(uint32_t slot) {
+  PendingCall call;
+  call.number = reg(slot, kRax);
+  call.arguments = {reg(slot, kRdi), reg(slot, kRsi), reg(slot, kRdx),
+                    reg(slot, kR10), reg(slot, kR8),  reg(slot, kR9)};
+  TRY(refuse_syscall(call.number, call.arguments));
+  const auto flags = load<uint64_t>(slot, tcb::kFlags);
+  const uint64_t rflags = 0x202 | (flags >> 8 & 0xd5) | (flags & 1) << 11;
+  if (call.number == SYS_rseq) {
+    finish_syscall(slot, static_cast<uint64_t>(-ENOSYS), rflags);
+    return Ok{};
+  }
+  if (call.number == SYS_arch_prctl && call.arguments[0] == ARCH_GET_GS) {
+    const uint64_t zero = 0;
+    const bool written = process_.write_memory(TargetAddr(call.arguments[1]), &zero, sizeof zero);
+    finish_syscall(slot, written ? 0 : static_cast<uint64_t>(-EFAULT), rflags);
+    return Ok{};
+  }
+  const bool takes_protection =
+      call.number == SYS_mmap || call.number == SYS_mprotect || call.number == SYS_pkey_mprotect;
+  if (takes_protection && (call.arguments[2] & PROT_EXEC)) {
+    // The kernel keeps code readable where it is executable.
+    uint64_t protection = call.arguments[2] & ~static_cast<uint64_t>(PROT_EXEC);
+    protection |= PROT_READ;
+    set_reg(slot, kRdx, protection);
+  }
+  if (call.number == SYS_execve || call.number == SYS_execveat) {
+    exec_backups_.insert_or_assign(slot, ledger_.state());
+    user_regs_struct regs{};
+    const elf::UnwindRegisters u = registers_of(slot, TargetAddr());
+    regs.rbx = u.value[3];
+    regs.rbp = u.value[elf::kDwarfRbp];
+    regs.rsp = u.value[elf::kDwarfRsp];
+    regs.r12 = u.value[12];
+    regs.r13 = u.value[13];
+    regs.r14 = u.value[14];
+    regs.r15 = u.value[15];
+    regs.rip = region_.areas().front().gateway.begin.value();
+    ledger_.close_thread(regs, slot, profile::AbnormalKind::kProgramExit, "execve");
+  }
+  pending_[slot] = call;
+  answer(slot, Action::kProgramSyscall);
+  return Ok{};
+}
+
+Status Service::after_syscall(uint32_t slot) {
+  const PendingCall call = pending_[slot];
+  pending_.erase(slot);
+  const uint64_t result = reg(slot, kRax);
+  const bool failed = static_cast<int64_t>(result) < 0 && static_cast<int64_t>(result) >= -4095;
+  // rdx was changed on the way in; the kernel would have left it alone.
+  set_reg(slot, kRdx, call.arguments[2]);
+  if (auto it = exec_backups_.find(slot); it != exec_backups_.end()) {
+    ledger_.restore(std::move(it->second));  // the exec failed, the stack is still there
+    exec_backups_.erase(it);
+  }
+  if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
+  if (!failed && call.number == SYS_rt_sigaction && call.arguments[1] != 0) {
+    uint64_t handler = 0;
+    const uint64_t signal = call.arguments[0];
+    if (signal < handlers_.size() &&
+        process_.read_memory(TargetAddr(call.arguments[1]), &handler, sizeof handler)) {
+      handlers_[signal] = handler;
+    }
+  }
+  finish_syscall(slot, result, reg(slot, kR11));
+  return Ok{};
+}
+
+Status Service::memory_changed(const PendingCall& call, uint64_t result) {
+  const bool executable = (call.arguments[2] & PROT_EXEC) != 0;
+  switch (call.number) {
+    case SYS_mmap: {
+      const TargetRange range = page_range(result, call.arguments[1]);
+      if (call.arguments[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
+        if (modules_.has_code_in(range)) {
+          modules_.forget(range);
+          cache_.cut(range);
+        }
+      }
+      return executable ? modules_.refresh(range) : Status(Ok{});
+    }
+    case SYS_mprotect:
+    case SYS_pkey_mprotect: {
+      const TargetRange range = page_range(call.arguments[0], call.arguments[1]);
+      if (executable) return modules_.refresh(range);
+      if (modules_.has_code_in(range)) {
+        modules_.forget(range);
+        cache_.cut(range);
+      }
+      return Ok{};
+    }
+    case SYS_munmap: {
+      const TargetRange range = page_range(call.arguments[0], call.arguments[1]);
+      if (modules_.has_code_in(range)) {
+        modules_.forget(range);
+        cache_.cut(range);
+      }
+      return Ok{};
+    }
+    case SYS_mremap: {
+      const TargetRange old = page_range(call.arguments[0], call.arguments[1]);
+      if (modules_.has_code_in(old)) {
+        return make_error("the program moves its code (mremap), which is not supported yet");
+      }
+      return Ok{};
+    }
+    default:
+      return Ok{};
+  }
+}
+
+}  // namespace tally::engine
