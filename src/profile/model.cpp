@@ -45,15 +45,15 @@ const char* to_string(EdgeKind kind) {
     case EdgeKind::kJump:
       return "jump";
     case EdgeKind::kIndirectJump:
-      return "indirect-jump";
+      return "indirect_jump";
     case EdgeKind::kCall:
       return "call";
     case EdgeKind::kIndirectCall:
-      return "indirect-call";
+      return "indirect_call";
     case EdgeKind::kCallReturn:
-      return "call-return";
+      return "call_return";
     case EdgeKind::kSystemCall:
-      return "system-call";
+      return "system_call";
   }
   return "invalid";
 }

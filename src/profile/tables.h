@@ -68,8 +68,8 @@ inline constexpr std::array<const char*, 2> kViews = {
     "JOIN modules ON modules.id = procedures.module",
     "CREATE VIEW edge_list AS SELECT edges.id AS edge, from_block, to_block, "
     "CASE kind WHEN 0 THEN 'fallthrough' WHEN 1 THEN 'taken' WHEN 2 THEN 'jump' "
-    "WHEN 3 THEN 'indirect-jump' WHEN 4 THEN 'call' WHEN 5 THEN 'indirect-call' "
-    "WHEN 6 THEN 'call-return' ELSE 'system-call' END AS kind, count, "
+    "WHEN 3 THEN 'indirect_jump' WHEN 4 THEN 'call' WHEN 5 THEN 'indirect_call' "
+    "WHEN 6 THEN 'call_return' ELSE 'system_call' END AS kind, count, "
     "CASE source WHEN 0 THEN 'measured' WHEN 1 THEN 'derived' ELSE 'unknown' END AS source "
     "FROM edges",
 };

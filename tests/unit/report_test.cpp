@@ -181,11 +181,11 @@ TEST(Dump, EdgesOfTheSample) {
   EXPECT_EQ(rendered([&](Output& output) { dump_edges(profile, Format::kCsv, output); }),
             "module,from_block,to_module,to_block,kind,count,source\n"
             "/opt/sample,0x1000,/opt/sample,0x1006,fallthrough,1,derived\n"
-            "/opt/sample,0x1006,/opt/sample,0x100e,call-return,10,derived\n"
+            "/opt/sample,0x1006,/opt/sample,0x100e,call_return,10,derived\n"
             "/opt/sample,0x1006,/opt/sample,0x2000,call,10,derived\n"
             "/opt/sample,0x100e,/opt/sample,0x1006,taken,14,derived\n"
             "/opt/sample,0x100e,/opt/sample,0x1014,fallthrough,1,derived\n"
-            "/opt/sample,0x1014,/opt/sample,0x1014,system-call,0,unknown\n");
+            "/opt/sample,0x1014,/opt/sample,0x1014,system_call,0,unknown\n");
 }
 
 TEST(Dump, BlocksOfTheSample) {
@@ -294,7 +294,7 @@ TEST(Explain, SaysWhereACountComesFrom) {
             "  in            fallthrough sample+0x1000 1 (derived)\n"
             "  in            taken sample+0x100e 9 (measured)\n"
             "  out           call sample+0x2000 10 (derived)\n"
-            "  out           call-return sample+0x100e 10 (derived)\n");
+            "  out           call_return sample+0x100e 10 (derived)\n");
   const std::string exit = explained(profile, 0x1014, Format::kText);
   EXPECT_NE(exit.find("program exit: entered 0, left 1: exit_group(3)"), std::string::npos);
   const auto json = nlohmann::json::parse(explained(profile, 0x2000, Format::kJson));
