@@ -262,7 +262,8 @@ class Case:
         if not self.program.counts:
             return
         text = subprocess.run(["nm", self.command[0]], capture_output=True, text=True, check=True)
-        symbols = {f[2]: int(f[0], 16) for f in map(str.split, text.stdout.splitlines()) if len(f) == 3}
+        fields = map(str.split, text.stdout.splitlines())
+        symbols = {f[2]: int(f[0], 16) for f in fields if len(f) == 3}
         for symbol, expected in self.program.counts:
             if symbol not in symbols:
                 raise Failed(f"no symbol {symbol} in the executable")
@@ -298,7 +299,8 @@ class Case:
         if done.end() != self.native.end() or done.stdout != self.native.stdout:
             said = done.stderr.decode(errors="replace").strip()
             raise Failed(f"the oracle disturbed the program: {done.end()} {said}")
-        for what in ("instructions", "edges", "calls", "ends"):  # ends last: it marks the set complete
+        # The ends come last: they mark the set complete.
+        for what in ("instructions", "edges", "calls", "ends"):
             shutil.copy(f"{prefix}.{what}.csv", f"{store}.{what}.csv")
         return compare.Oracle(store)
 

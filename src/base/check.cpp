@@ -12,7 +12,9 @@ std::function<void(std::ostream&)>& dump_hook() {
 }
 }  // namespace
 
-void set_check_dump_hook(std::function<void(std::ostream&)> hook) { dump_hook() = std::move(hook); }
+void set_check_dump_hook(std::function<void(std::ostream&)> hook) {
+  dump_hook() = std::move(hook);
+}
 
 namespace internal {
 

@@ -83,10 +83,9 @@ using Status = Result<Ok>;
   do {                                                                    \
     if (auto try_result = (expr); !try_result) return try_result.error(); \
   } while (0)
-#define TRY_ASSIGN(var, expr)                                 \
-  auto TALLY_CONCAT(try_result_, __LINE__) = (expr);          \
-  if (!TALLY_CONCAT(try_result_, __LINE__))                   \
-    return TALLY_CONCAT(try_result_, __LINE__).error();       \
+#define TRY_ASSIGN(var, expr)                                                                   \
+  auto TALLY_CONCAT(try_result_, __LINE__) = (expr);                                            \
+  if (!TALLY_CONCAT(try_result_, __LINE__)) return TALLY_CONCAT(try_result_, __LINE__).error(); \
   var = std::move(TALLY_CONCAT(try_result_, __LINE__)).value()
 
 }  // namespace tally

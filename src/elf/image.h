@@ -41,8 +41,8 @@ struct Section {
 
 enum class SymbolSource : uint8_t { kSymtab, kDynsym, kDebugFile };
 
-struct Symbol {  // functions only (STT_FUNC, STT_GNU_IFUNC), defined ones
-  LinkRange range;  // may be empty when the size is not given
+struct Symbol {      // functions only (STT_FUNC, STT_GNU_IFUNC), defined ones
+  LinkRange range;   // may be empty when the size is not given
   std::string name;  // demangled on request by `demangle`
   SymbolSource source = SymbolSource::kSymtab;
 };

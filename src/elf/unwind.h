@@ -55,12 +55,18 @@ struct UnwindTarget {
 
 struct Frame {
   TargetAddr pc;   // innermost: the given pc; others: the return address into this frame
-  TargetAddr cfa;  // value of rsp just before the call that created the frame was... made: rsp after
-                   // this frame returns
+  TargetAddr cfa;  // rsp just before the call that created the frame, and after the frame returns
   bool signal_frame = false;
 };
 
-enum class TraceEnd : uint8_t { kOutermost, kNoModule, kNoCfi, kUnreadable, kUnsupported, kTooDeep };
+enum class TraceEnd : uint8_t {
+  kOutermost,
+  kNoModule,
+  kNoCfi,
+  kUnreadable,
+  kUnsupported,
+  kTooDeep
+};
 
 struct BackTrace {
   std::vector<Frame> frames;  // innermost first

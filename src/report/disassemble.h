@@ -6,10 +6,11 @@
 #include <string>
 
 #include "base/address.h"
+#include "isa/format.h"
 
 namespace tally::report {
 
-enum class Syntax : uint8_t { kIntel, kAtt };
+using Syntax = isa::Syntax;
 
 // Branch targets are printed as absolute addresses of the module.  Bytes that do not decode to an
 // instruction of exactly `bytes.size()` bytes yield a remark instead: the code that ran was not the

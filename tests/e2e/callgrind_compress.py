@@ -6,4 +6,5 @@ import against_callgrind as against
 
 text = os.path.join(os.environ["WORK"], "text")
 against.make_text(text, 1500)
-against.check([against.need("compress.real" if os.path.exists("/usr/bin/compress.real") else "compress"), "-c", text])
+real = os.path.exists("/usr/bin/compress.real")
+against.check([against.need("compress.real" if real else "compress"), "-c", text])

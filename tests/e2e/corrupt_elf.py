@@ -54,8 +54,9 @@ def sections():
 for size in (1, 4, 20, 63, 64, 100, 400, 4096, 5000, len(good) // 2, len(good) - 1):
     compare(f"cut_{size}", good[:size])
 random.seed(7)
+read_early = ".eh_frame .eh_frame_hdr .symtab .strtab .shstrtab .note.gnu.build-id".split()
 for name, offset, size in sections():
-    if name in (".eh_frame", ".eh_frame_hdr", ".symtab", ".strtab", ".shstrtab", ".note.gnu.build-id"):
+    if name in read_early:
         data = bytearray(good)
         data[offset : offset + size] = random.randbytes(size)
         compare("garbage_" + name.strip(".").replace(".", "_"), bytes(data))

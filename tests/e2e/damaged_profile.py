@@ -36,7 +36,8 @@ sqlite = shutil.which("sqlite3")
 if sqlite:
     import subprocess
 
-    subprocess.run([sqlite, path("foreign"), "create table t(a); insert into t values(1);"], check=True)
+    statements = "create table t(a); insert into t values(1);"
+    subprocess.run([sqlite, path("foreign"), statements], check=True)
     refused(["report", path("foreign")], "foreign database", 125, ["foreign"])
     shutil.copy(path("good.tally"), path("future"))
     subprocess.run([sqlite, path("future"), "pragma user_version=99999;"], check=True)

@@ -13,7 +13,13 @@ THREADS = r"""
 #include <pthread.h>
 #include <unistd.h>
 static void* run(void* p) { for (;;) (*(volatile long*)p)++; }
-int main(void) { pthread_t t; static long n; pthread_create(&t, 0, run, &n); write(1, "up\n", 3); pause(); }
+int main(void) {
+  pthread_t t;
+  static long n;
+  pthread_create(&t, 0, run, &n);
+  write(1, "up\n", 3);
+  pause();
+}
 """
 sleeper = ["/bin/sleep", "300"]
 threads = [compile_c("threads", THREADS, "-pthread")]

@@ -12,7 +12,8 @@ def stepper_counts(_tally, command, folder, stdin, env):
     full = [os.environ["STEPPER"], "-o", prefix, "--"] + command
     done = processes.run(full, folder, "stepper", against.TIMEOUT_S, stdin=stdin, env=env)
     with open(prefix + ".instructions.csv", encoding="utf-8", newline="") as f:
-        return done, {(r["module"], int(r["address"], 16)): int(r["count"]) for r in csv.DictReader(f)}
+        rows = csv.DictReader(f)
+        return done, {(r["module"], int(r["address"], 16)): int(r["count"]) for r in rows}
 
 
 text = os.path.join(os.environ["WORK"], "text")

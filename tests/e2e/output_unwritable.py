@@ -38,7 +38,8 @@ os.mkdir(path("small"))
 inner = (
     f"mount -t tmpfs -o size=64k tmpfs {path('small')} && cd {path('small')} && "
     f"{TALLY} profile -o out.tally -- /bin/echo target ran; s=$?; ls -A > {path('listing')}; "
-    f"{TALLY} report out.tally > {path('report')} 2>&1; echo report $? >> {path('listing')}; exit $s"
+    f"{TALLY} report out.tally > {path('report')} 2>&1; "
+    f"echo report $? >> {path('listing')}; exit $s"
 )
 unshare = shutil.which("unshare")
 works = unshare and subprocess.run(

@@ -11,7 +11,8 @@ for name, mode in (("suid", 0o4755), ("sgid", 0o2755)):
     if not os.stat(path(name)).st_mode & 0o6000:
         print("this file system keeps no set-uid bits")
         raise SystemExit(77)
-    refused(profile("a.tally", path(name)), f"{name} program", (125, 126), ["set-uid", "setuid", "set-user", "set-group", "setgid", "set-gid"])
+    words = ["set-uid", "setuid", "set-user", "set-group", "setgid", "set-gid"]
+    refused(profile("a.tally", path(name)), f"{name} program", (125, 126), words)
 if os.path.exists(path("a.tally")):
     complain("a profile was written")
 finish()

@@ -15,7 +15,8 @@ SHOWN_MAX = 20
 def make_text(path, lines):
     """Text that compresses about as English does; the same on every machine."""
     seed = 12345
-    words = "the of and counter edge block exact flow loop branch call return tree weight path".split()
+    words = "the of and counter edge block exact flow loop branch call return tree weight path"
+    words = words.split()
     with open(path, "w", encoding="ascii") as f:
         for number in range(lines):
             chosen = []

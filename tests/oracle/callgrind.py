@@ -82,8 +82,9 @@ def position(text, last):
 def executable_sections(program):
     text = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True)
     found = []
+    row = re.compile(r"\s*\[ *\d+\] (\S+)\s+\S+\s+([0-9a-f]+) [0-9a-f]+ ([0-9a-f]+) \S+ +(\S+)")
     for line in text.stdout.splitlines():
-        match = re.match(r"\s*\[ *\d+\] (\S+)\s+\S+\s+([0-9a-f]+) [0-9a-f]+ ([0-9a-f]+) \S+ +(\S+)", line)
+        match = row.match(line)
         if match and "X" in match[4]:
             found.append((int(match[2], 16), int(match[2], 16) + int(match[3], 16)))
     return found
@@ -91,7 +92,9 @@ def executable_sections(program):
 
 def rep_prefixed(module):
     """Link addresses of string instructions with a rep prefix."""
-    text = subprocess.run(["objdump", "-d", "-w", module], capture_output=True, text=True, check=True)
+    text = subprocess.run(
+        ["objdump", "-d", "-w", module], capture_output=True, text=True, check=True
+    )
     out = set()
     for line in text.stdout.splitlines():
         match = PREFIXED.match(line)

@@ -59,10 +59,12 @@ class Oracle:
             self.edges[start, (r["to_module"], int(r["to"], 16))] += int(r["count"])
             self.classes[start] = r["class"]
         self.returned = {
-            (r["module"], int(r["address"], 16)): int(r["count"]) for r in rows(prefix + ".calls.csv")
+            (r["module"], int(r["address"], 16)): int(r["count"])
+            for r in rows(prefix + ".calls.csv")
         }
         self.ends = {
-            (r["module"], int(r["address"], 16)): int(r["count"]) for r in rows(prefix + ".ends.csv")
+            (r["module"], int(r["address"], 16)): int(r["count"])
+            for r in rows(prefix + ".ends.csv")
         }
 
 
@@ -90,7 +92,8 @@ class Counted:
             self.add_edge(r)
 
     def add_edge(self, r):
-        start, to = (r["module"], int(r["from_block"], 16)), (r["to_module"], int(r["to_block"], 16))
+        start = (r["module"], int(r["from_block"], 16))
+        to = (r["to_module"], int(r["to_block"], 16))
         count = int(r["count"])
         for end in (start, to):
             if end not in self.last:

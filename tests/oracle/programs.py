@@ -38,7 +38,9 @@ LINK = {
     ("dynamic", "pie"): ["-pie"],
     ("dynamic", "nopie"): ["-no-pie"],
 }
-KEYS = "Claim build ci flags dynamic args stdin env expect oracle count needs also inexact limit".split()
+KEYS = (
+    "Claim build ci flags dynamic args stdin env expect oracle count needs also inexact limit"
+).split()
 
 
 class BuildError(Exception):

@@ -15,8 +15,9 @@ namespace {
 void expect_same(std::span<const uint8_t> bytes, uint64_t address) {
   const Insn slow = decode_uncached(bytes, address);
   const Insn fast = decode(bytes, address);
-  ASSERT_EQ(slow, fast) << "at " << std::hex << address << ": " << format(bytes, address) << " bytes "
-                        << int(bytes[0]) << " " << int(bytes[1]) << " " << int(bytes[2]) << " " << int(bytes[3]);
+  ASSERT_EQ(slow, fast) << "at " << std::hex << address << ": " << format(bytes, address)
+                        << " bytes " << int(bytes[0]) << " " << int(bytes[1]) << " "
+                        << int(bytes[2]) << " " << int(bytes[3]);
 }
 
 TEST(Decode, CachedEqualsUncachedOnRealCode) {
