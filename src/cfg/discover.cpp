@@ -119,6 +119,10 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
         add_leader(request, LinkAddr(insn.target), false);
         return;
       case Flow::kCall:
+        // A call into this very procedure's middle is worth following: hand-written code does it.
+        if (LinkAddr(insn.target) != request.entry) {
+          add_leader(request, LinkAddr(insn.target), false);
+        }
         if (request.never_returns && request.never_returns(LinkAddr(insn.target))) return;
         add_leader(request, next, false);
         return;
@@ -207,9 +211,21 @@ void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& proced
     procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
     return;
   }
+  if (block.end == Flow::kCall && LinkAddr(last.target) == procedure.end_of(block)) {
+    // `call next; pop`: reads its own address, and never returns.
+    procedure.edges.push_back(Edge{from, next, EdgeKind::kJump, procedure.end_of(block)});
+    return;
+  }
   const EdgeKind kind =
       block.end == Flow::kSystemCall ? EdgeKind::kSystemCall : EdgeKind::kCallReturn;
   procedure.edges.push_back(Edge{from, next, kind, procedure.end_of(block)});
+  // A call of a local label may be answered by a jump (the return address is popped or replaced):
+  // what does not come back ends by an edge of its own.
+  const BlockIndex local =
+      block.end == Flow::kCall ? procedure.block_at(LinkAddr(last.target)) : kExitBlock;
+  if (local != kExitBlock && LinkAddr(last.target) != request.entry) {
+    procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
+  }
 }
 
 void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedure) {

@@ -188,6 +188,19 @@ class Builder {
          1});
   }
 
+  // Times the entry block was entered out of turn (program start): no edge of the graph says so.
+  uint64_t abnormal_entries(const Unit& unit) const {
+    uint64_t sum = 0;
+    const uint32_t entry = unit.procedure.entry_block;
+    auto it = ledger_.terms().lower_bound({unit.id, entry, AbnormalKind{}});
+    for (; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id &&
+           std::get<1>(it->first) == entry;
+         ++it) {
+      sum += it->second.entered;
+    }
+    return sum;
+  }
+
   void add_procedure(const Unit& unit, const placement::Solution& solution) {
     profile::Procedure p;
     p.id = unit.id;
@@ -198,7 +211,7 @@ class Builder {
     if (const elf::Symbol* s = unit.module->image->symbol_at(p.entry)) p.name = s->name;
     p.provenance = unit.provenance;
     const placement::Count& entries = solution.edges[unit.procedure.edges.size()];
-    p.entries = entries.value;
+    p.entries = entries.value + abnormal_entries(unit);
     p.entries_source = source_of(entries.origin);
     out_.procedures.push_back(std::move(p));
   }

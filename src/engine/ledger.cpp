@@ -65,6 +65,14 @@ void Ledger::enter(BlockRef ref, AbnormalKind kind, const std::string& detail) {
   term.detail = detail;
 }
 
+bool Ledger::is_complete(const elf::BackTrace& trace) const {
+  if (trace.end == elf::TraceEnd::kOutermost) return true;
+  for (const TargetRange& range : bottoms_) {
+    if (!trace.frames.empty() && range.contains(trace.frames.back().pc)) return true;
+  }
+  return false;
+}
+
 // Each frame from `first` on has an open call: its pc is the address behind it.
 void Ledger::close_frames(const elf::BackTrace& trace, size_t first, AbnormalKind kind,
                           const std::string& detail) {
@@ -79,7 +87,7 @@ void Ledger::close_frames(const elf::BackTrace& trace, size_t first, AbnormalKin
     }
     leave(call, kind, detail);
   }
-  if (trace.end != elf::TraceEnd::kOutermost) {
+  if (!is_complete(trace)) {
     issue("back-trace",
           fmt::format("the stack could not be followed to its end ({}); procedures farther out may "
                       "be off by one",

@@ -67,6 +67,9 @@ class Ledger {
   // A thread begins behind the `syscall` at `regs`; with `inherits_frames` (vfork) all frames of
   // its parent are open in it too.
   void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames);
+  // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
+  // frame information says so.
+  void bottom(TargetRange range) { bottoms_.push_back(range); }
   // Flow enters a block from nowhere (program start).
   void enter(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
 
@@ -123,6 +126,9 @@ class Ledger {
   ModuleMap& modules_;
   Region& region_;
   tracee::Process& process_;
+  bool is_complete(const elf::BackTrace& trace) const;
+
+  std::vector<TargetRange> bottoms_;
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

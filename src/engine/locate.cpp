@@ -27,7 +27,9 @@ uint64_t Ledger::tcb_u64(uint32_t slot, uint32_t offset) const {
   return value;
 }
 
-uint64_t Ledger::requested_target(uint32_t slot) const { return tcb_u64(slot, tcb::kTarget); }
+uint64_t Ledger::requested_target(uint32_t slot) const {
+  return tcb_u64(slot, tcb::kTarget);
+}
 
 TargetAddr Ledger::insn_address(BlockRef ref, uint32_t index) const {
   const Unit& unit = cache_.unit(ref.unit);

@@ -24,6 +24,17 @@ placement::Graph make_graph(const cfg::Procedure& procedure) {
 
 namespace {
 
+// The way out of a call that may or may not come back has no place in the code where it could be
+// counted: such an edge must be in the tree.
+void force_uncountable(const cfg::Procedure& procedure, placement::Graph& graph) {
+  for (const cfg::Block& block : procedure.blocks) {
+    if (block.edge_count < 2) continue;
+    for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+      if (procedure.edges[e].kind == EdgeKind::kNoReturn) graph.edges[e].weight = 1e300;
+    }
+  }
+}
+
 void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights& feedback,
                           placement::Graph& graph) {
   bool any = false;
@@ -89,6 +100,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
   if (kind == PlacementKind::kFeedback && feedback) {
     set_feedback_weights(procedure, feedback, graph);
   }
+  force_uncountable(procedure, graph);
   const placement::Plan chosen = placement::place_counters(graph, placement::Mode::kEdges);
   place_probes(procedure, graph, chosen, allocate, plan);
   return plan;

@@ -203,6 +203,9 @@ Status Session::set_up() {
   TRY_ASSIGN(const BlockRef entry, cache_.resolve(TargetAddr(start.rip), Arrival::kCall));
   if (!entry.valid()) return make_error("{}: its entry is no code", program);
   ledger_.enter(entry, AbnormalKind::kProgramStart, "program start");
+  const Unit& first = cache_.unit(entry.unit);
+  ledger_.bottom({first.module->to_target(first.procedure.range.begin),
+                  first.module->to_target(first.procedure.range.end)});
   user_regs_struct regs = process_->registers(pid);
   regs.rip = cache_.unit(entry.unit).label(entry.block).value();
   regs.gs_base = region_.thread_block(*slot).value();
@@ -441,14 +444,14 @@ void Session::explain_signal(const Event& event) {
   const uint32_t slot = threads_[event.tid].slot.value_or(0);
   const Position p = ledger_.locate(regs, slot);
   std::string text = fmt::format(
-      "tally: debug: signal {} code {} address {:#x} rip {:#x} rsp {:#x} rcx {:#x} rax {:#x} target "
+      "tally: debug: signal {} code {} address {:#x} rip {:#x} rsp {:#x} rcx {:#x} rax {:#x} "
+      "target "
       "{:#x} position kind {} done {} pc {:#x}\n",
       event.signal, event.info.si_code, reinterpret_cast<uint64_t>(event.info.si_addr), regs.rip,
-      regs.rsp, regs.rcx, regs.rax, ledger_.requested_target(slot), static_cast<int>(p.kind), p.done,
-      p.pc.value());
+      regs.rsp, regs.rcx, regs.rax, ledger_.requested_target(slot), static_cast<int>(p.kind),
+      p.done, p.pc.value());
   if (const Module* module = modules_.containing(p.pc)) {
-    text += fmt::format("tally: debug: in {}+{:#x}\n", module->path,
-                        module->to_link(p.pc).value());
+    text += fmt::format("tally: debug: in {}+{:#x}\n", module->path, module->to_link(p.pc).value());
   }
   uint8_t bytes[160];
   if (process_->read_memory(TargetAddr(regs.rip - 32), bytes, sizeof bytes)) {

@@ -251,6 +251,10 @@ class UnitEmitter {
 
   void emit_call(BlockIndex b, const Insn& insn) {
     emit_push_return(insn);
+    const cfg::Block& block = procedure_.blocks[b];
+    if (procedure_.edges[block.first_edge].kind == EdgeKind::kJump) {
+      return emit_next(b, block.first_edge);  // call next
+    }
     as_.align_patch(1);
     as_.jmp(as_.here().value());
     add_link(as_.offset() - 4, LinkAddr(insn.target), b, Link::kCallLink);

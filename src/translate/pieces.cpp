@@ -191,7 +191,7 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
 void emit_action(Assembler& as, GatewayCode& code, uint64_t common) {
   raw(as, 0x65, 0x8b, 0x04, 0x25), as.u32(tcb::kAction);  // mov eax, gs:[action]
   raw(as, 0x83, 0xf8, 1);                                 // cmp eax, kProgramSyscall
-  as.jcc(4, as.here().value());  // je
+  as.jcc(4, as.here().value());                           // je
   const uint32_t je_program = as.offset() - 4;
   emit_restore_all(as);
   as.jmp_gs(tcb::kResume);
