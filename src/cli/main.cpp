@@ -66,9 +66,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(reversed);
   } catch (const CLI::ParseError& error) {
-    // CLI11 prints help and version with status 0; a usage error is 2 by our own convention.
-    const int code = app.exit(error);
-    return code == 0 ? 0 : 2;
+    // Help and version come this way, too.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "tally: %s; try tally --help\n", error.what());
+    return 2;
   }
   if (!outcome->status) {
     std::fprintf(stderr, "tally: %s\n", outcome->status.error().message.c_str());

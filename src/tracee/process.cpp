@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "tracee/program.h"
+
 namespace tally::tracee {
 namespace {
 
@@ -39,26 +41,30 @@ struct Pipe {
 };
 
 // The child's half of spawn: wait for the go, then become the program.  Reports errno if it cannot.
-[[noreturn]] void become(const std::vector<std::string>& argv, Pipe& go, Pipe& error) {
+[[noreturn]] void become(const std::string& path, const std::vector<std::string>& argv, Pipe& go,
+                         Pipe& error) {
   char byte = 0;
   close(go.fd[1]);
   if (read(go.fd[0], &byte, 1) != 1) _exit(127);
   std::vector<char*> arguments;
   for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));  // NOLINT
   arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
+  execve(path.c_str(), arguments.data(), environ);
   const int code = errno;
   if (write(error.fd[1], &code, sizeof code) < 0) _exit(126);
   _exit(127);
 }
 
+// What the checks before could not see.
 Error exec_error(const std::string& program, int code) {
   const ErrorKind kind = code == ENOENT ? ErrorKind::kNotFound : ErrorKind::kNotExecutable;
   switch (code) {
     case ENOENT:
-      return make_error(kind, "{}: no such program; check the name and PATH", program);
+      return make_error(kind, "{}: no such program, or its interpreter or loader is missing",
+                        program);
     case EACCES:
-      return make_error(kind, "{}: not executable; check its permissions (chmod +x)", program);
+      return make_error(kind, "{}: not executable here; is its file system mounted noexec?",
+                        program);
     case ENOEXEC:
       return make_error(kind,
                         "{}: neither an ELF program for this machine nor a script with #!; run "
@@ -77,6 +83,8 @@ bool is_event(int status, int event) {
 
 Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& argv) {
   CHECK(!argv.empty()) << "spawn without a program";
+  TRY_ASSIGN(const std::string path, find_program(argv[0]));
+  TRY(check_program(path));
   Pipe go;
   Pipe error;
   if (pipe2(go.fd, O_CLOEXEC) != 0 || pipe2(error.fd, O_CLOEXEC) != 0) {
@@ -84,7 +92,7 @@ Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& 
   }
   const pid_t pid = fork();
   if (pid < 0) return make_error("cannot fork: {}", strerror(errno));
-  if (pid == 0) become(argv, go, error);
+  if (pid == 0) become(path, argv, go, error);
   std::unique_ptr<Process> process(new Process(pid));
   error.close_end(1);
   if (ptrace(PTRACE_SEIZE, pid, nullptr, as_pointer(kOptions)) != 0) {
@@ -120,9 +128,9 @@ Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& 
     if (!WIFSTOPPED(status)) process->gone_ = true;
     return make_error("{}: died while it was being set up", argv[0]);
   }
-  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
-  process->memory_fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (process->memory_fd_ < 0) return make_error("cannot open {}: {}", path, strerror(errno));
+  const std::string memory = "/proc/" + std::to_string(pid) + "/mem";
+  process->memory_fd_ = open(memory.c_str(), O_RDWR | O_CLOEXEC);
+  if (process->memory_fd_ < 0) return make_error("cannot open {}: {}", memory, strerror(errno));
   return process;
 }
 

@@ -70,8 +70,8 @@ struct Usage {
 
 class Process {
  public:
-  // Starts argv[0] (searched in PATH like execvp) and returns at its exec stop.  Errors: not found
-  // (127), not executable (126), ptrace forbidden; nothing is left running.
+  // Starts argv[0] (looked up as a shell does, see program.h) and returns at its exec stop. Errors:
+  // not found (127), not executable (126), ptrace forbidden; nothing is left running.
   static Result<std::unique_ptr<Process>> spawn(const std::vector<std::string>& argv);
   ~Process();  // kills the target if it is still there
   Process(const Process&) = delete;

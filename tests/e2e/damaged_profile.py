@@ -41,7 +41,7 @@ if sqlite:
     refused(["report", path("foreign")], "foreign database", 125, ["foreign"])
     shutil.copy(path("good.tally"), path("future"))
     subprocess.run([sqlite, path("future"), "pragma user_version=99999;"], check=True)
-    refused(["report", path("future")], "profile of a later version", 125, ["version"])
+    refused(["report", path("future")], "profile of a later version", 125, ["newer"])
 
 # Single bytes: refused, or it did not matter; a checksum should see most.
 chosen = random.Random(2)

@@ -5,9 +5,9 @@ they are handled:
 
   * A `rep` string instruction counts once per iteration there.  Such addresses (found by
     disassembling with objdump) are left out of the comparison and counted.
-  * Sections other than .text appear under "ob=???" with addresses as they were at run time.
-    Valgrind loads position-independent programs at 0x108000, so those of the main program can be
-    told; others are left out.
+  * Sections other than .text (.plt, .init, ...) appear under "ob=???" with addresses as they were
+    at run time.  Valgrind's log says where it put each module (link and run-time address of its
+    .text), which tells whose they are; what is in no module (generated code) is left out.
   * ld.so and libc differ: valgrind preloads an object of its own, redirects functions, and hides
     features of the processor.  Only modules asked for are compared.
 
@@ -20,16 +20,16 @@ import subprocess
 
 import processes
 
-PIE_BASE = 0x108000
+READING = re.compile(r"^--\d+-- Reading syms from (/.*?)\s*$")
+PLACED = re.compile(r"^--\d+--\s+svma 0x([0-9a-f]+), avma 0x([0-9a-f]+)")
 PREFIXED = re.compile(r"^\s*([0-9a-f]+):\s.*\t(?:[a-z0-9.]+ )*rep[nez]* ")
 
 
 class Callgrind:
     """Counts by (module path, link address)."""
 
-    def __init__(self, path, program):
-        self.program = program
-        self.sections = executable_sections(program)
+    def __init__(self, path, log):
+        self.sections = list(placed_sections(log))
         self.names = {}
         self.counts = {}
         self.parse(path)
@@ -63,10 +63,12 @@ class Callgrind:
 
     def add(self, module, address, count):
         if module == "???":
-            link = address - PIE_BASE
-            if not any(start <= link < end for start, end in self.sections):
+            for start, end, base, owner in self.sections:
+                if start <= address < end:
+                    module, address = owner, address - base
+                    break
+            else:
                 return
-            module, address = self.program, link
         key = (module, address)
         self.counts[key] = self.counts.get(key, 0) + count
 
@@ -77,6 +79,22 @@ def position(text, last):
     if text[0] in "+-":
         return last + int(text, 0)
     return int(text, 16)
+
+
+def placed_sections(log):
+    """Executable sections as valgrind's log places them: (start, end, load address, module)."""
+    module = None
+    with open(log, encoding="utf-8", errors="replace") as f:
+        for line in f:
+            reading = READING.match(line)
+            placed = PLACED.match(line)
+            if reading:
+                module = os.path.realpath(reading[1])
+            elif placed and module:
+                base = int(placed[2], 16) - int(placed[1], 16)
+                for start, end in executable_sections(module):
+                    yield start + base, end + base, base, module
+                module = None
 
 
 def executable_sections(program):
@@ -118,11 +136,12 @@ def environment(folder):
 def run(command, folder, stdin=None, env=None):
     """Runs the command under callgrind: (outcome, counts)."""
     out = os.path.join(folder, "callgrind.out")
-    options = ["--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--skip-plt=no", "-q"]
-    options += ["--callgrind-out-file=" + out]
+    log = os.path.join(folder, "valgrind.log")
+    options = ["--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--skip-plt=no"]
+    options += ["-v", "-v", "--log-file=" + log, "--callgrind-out-file=" + out]
     done = processes.run(
         ["/usr/bin/valgrind"] + options + command, folder, "callgrind", 300, stdin=stdin, env=env
     )
     if not os.path.exists(out):
         raise RuntimeError("callgrind left no file: " + done.stderr.decode(errors="replace"))
-    return done, Callgrind(out, os.path.realpath(command[0]))
+    return done, Callgrind(out, log)
