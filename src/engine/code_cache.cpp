@@ -82,7 +82,11 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
     }
     return BlockRef{};
   }
-  TRY(translate_at(*module, module->to_link(address), how));
+  const LinkAddr link = module->to_link(address);
+  if (const BlockRef ref = inside(link, units_meeting(*module, {link, link + 1})); ref.valid()) {
+    return ref;
+  }
+  TRY(translate_at(*module, link, how));
   const uint64_t* found = blocks_.find(address.value());
   if (found == nullptr || *found == kGone) {
     return make_error("control reached bytes that are no instruction, at {}+{:#x}", module->path,
@@ -142,9 +146,11 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   cfg::DiscoverRequest request;
   request.range = bounds.range;
   request.entry = bounds.entry;
+  const std::vector<uint32_t> overlapping = units_meeting(module, bounds.range);
   request.known_elsewhere = [&](LinkAddr a) {
     const uint64_t* found = blocks_.find(module.to_target(a).value());
-    return found != nullptr && *found != kGone;
+    if (found != nullptr && *found != kGone) return true;
+    return !overlapping.empty() && inside(a, overlapping).valid();
   };
   // If the procedure's beginning is translated already, what is new begins right here.
   if (request.known_elsewhere(request.entry)) request.entry = address;
@@ -248,6 +254,43 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   return Ok{};
 }
 
+std::vector<uint32_t> CodeCache::units_meeting(const Module& module, LinkRange range) const {
+  std::vector<uint32_t> result;
+  const uint64_t lowest =
+      range.begin.value() > widest_range_bytes_ ? range.begin.value() - widest_range_bytes_ : 0;
+  for (auto it = by_range_.lower_bound({module.id, lowest});
+       it != by_range_.end() && it->first.first == module.id &&
+       it->first.second < range.end.value();
+       ++it) {
+    for (const uint32_t id : it->second) {
+      if (units_[id]->procedure.range.end > range.begin) result.push_back(id);
+    }
+  }
+  return result;
+}
+
+BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {
+  for (const uint32_t id : candidates) {
+    const Unit& unit = *units_[id];
+    const cfg::Procedure& p = unit.procedure;
+    if (!p.range.contains(address)) continue;
+    const auto offset = static_cast<uint32_t>(address - p.range.begin);
+    auto it = std::upper_bound(p.blocks.begin(), p.blocks.end(), offset,
+                               [](uint32_t o, const cfg::Block& b) { return o < b.offset; });
+    // With overlapping code, more than one block may cover the address.
+    for (int back = 0; back < 4 && it != p.blocks.begin(); ++back) {
+      --it;
+      if (offset >= it->offset + it->size_bytes) continue;
+      uint32_t at = it->offset;
+      for (uint32_t i = 0; i < it->insn_count && at <= offset; ++i) {
+        if (at == offset) return {id, static_cast<uint32_t>(it - p.blocks.begin()), i};
+        at += unit.insn_sizes[it->first_insn + i];
+      }
+    }
+  }
+  return {};
+}
+
 void CodeCache::register_unit(Unit& unit, Area& area) {
   if (records_.size() <= area.index) records_.resize(area.index + 1);
   records_[area.index].push_back(CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
@@ -263,6 +306,8 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
   }
+  by_range_[{unit.module->id, p.range.begin.value()}].push_back(unit.id);
+  widest_range_bytes_ = std::max(widest_range_bytes_, p.range.size_bytes());
   stats_.units += 1;
   stats_.instructions += p.insns.size();
   stats_.blocks += p.blocks.size();

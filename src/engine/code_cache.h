@@ -10,6 +10,11 @@
 //   any other block       from elsewhere only through a counted stub ("arrival")
 //   indirect branch       through a stub of the pair (site, target), counted
 //   return                through the landing behind the call, or through a counted arrival
+//   middle of a block     an address that discovery did not know to be a target, found at run time:
+//                         a counted arrival at that instruction; the profile splits the block there
+//
+// No instruction is translated twice, but for code that truly overlaps (a jump into the middle of
+// an instruction).
 //
 // Returns are looked up by the low 16 bits of the address; landings with the same bits form a
 // chain, each comparing all 64 bits.  A site's pairs form a chain too; above four, a hash table of
@@ -21,6 +26,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -38,6 +44,7 @@ namespace tally::engine {
 struct BlockRef {
   uint32_t unit = UINT32_MAX;
   uint32_t block = 0;
+  uint32_t insn = 0;  // control came to this instruction of the block, not to its start
   bool valid() const { return unit != UINT32_MAX; }
   bool operator==(const BlockRef&) const = default;
 };
@@ -56,6 +63,14 @@ struct Unit {
   uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0;
 
   CacheAddr label(uint32_t block) const { return code.begin + code.blocks[block].label; }
+  // Where control enters that is to begin with instruction `ref.insn`.
+  CacheAddr entry_of(const BlockRef& ref) const {
+    if (ref.insn == 0) return label(ref.block);
+    return code.begin + code.insn_offset[procedure.blocks[ref.block].first_insn + ref.insn];
+  }
+  uint8_t flags_live_at(const BlockRef& ref) const {
+    return ref.insn == 0 ? procedure.blocks[ref.block].flags_live_in : isa::flag::kAll;
+  }
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);
   }
@@ -146,6 +161,8 @@ class CodeCache {
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
 
+  TargetAddr address_of(BlockRef ref) const;
+
   // For unwinding and threads that stop: what is at a cache address.
   const CodeRecord* record_at(CacheAddr address) const;
   // The block that ends in the call whose return address this is.
@@ -179,7 +196,14 @@ class CodeCache {
   void add_events(Unit& unit, std::vector<translate::Plan::Event>& events);
   void register_unit(Unit& unit, Area& area);
   uint32_t allocate_counter();
-  bool is_entry(BlockRef ref) const { return units_[ref.unit]->procedure.entry_block == ref.block; }
+  bool is_entry(BlockRef ref) const {
+    return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
+  }
+  // The instruction in the middle of a translated block, if the address is one; only units in
+  // `candidates` are looked at.
+  BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
+  // Units of the module whose range meets [begin, end).
+  std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
   Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
   ArrivalStub& arrival_at(BlockRef ref);
   CacheAddr way_in(BlockRef ref);
@@ -212,10 +236,13 @@ class CodeCache {
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
   std::vector<ArrivalStub> arrivals_;
-  FlatMap<uint32_t> arrival_index_;  // unit << 32 | block
+  FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   std::vector<Chain> returns_ = std::vector<Chain>(65536);
   std::vector<std::vector<CodeRecord>> records_;  // by area, ascending
   FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of
+  // By module and beginning of the range, for `units_meeting`; with the widest range seen.
+  std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> by_range_;
+  uint64_t widest_range_bytes_ = 0;
   uint32_t next_counter_ = 0;
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;

@@ -2,11 +2,16 @@
 //
 // For each unit the static graph is built again, and what was seen at run time is added as measured
 // edges: pairs of its indirect jumps, arrivals from elsewhere.  The ledger's terms make it balance.
+//
+// Where control arrived in the middle of a block, the profile has two blocks ("pieces"): those runs
+// that began in the middle count for the later pieces only.
 #include "engine/finish.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace tally::engine {
 
@@ -46,14 +51,34 @@ class Builder {
  private:
   struct Inflow {
     uint32_t block;
+    uint32_t insn;
     uint64_t count;
+  };
+  struct Piece {
+    uint32_t first_insn = 0;
+    uint32_t id = 0;
   };
 
   uint64_t counter(int32_t index) const {
     CHECK(index >= 0 && static_cast<size_t>(index) < counters_.size()) << "counter " << index;
     return counters_[static_cast<size_t>(index)];
   }
-  uint32_t block_id(BlockRef ref) const { return cache_.unit(ref.unit).first_block + ref.block; }
+  uint32_t number(BlockRef ref) const { return cache_.unit(ref.unit).first_block + ref.block; }
+  // The profile's block in which control that comes to `ref` begins.
+  uint32_t block_id(BlockRef ref) const {
+    const uint32_t n = number(ref);
+    if (ref.insn == 0) return n;
+    for (const Piece& piece : pieces_.at(n)) {
+      if (piece.first_insn == ref.insn) return piece.id;
+    }
+    CHECK(false) << "no piece begins at instruction " << ref.insn;
+    return n;
+  }
+  // The piece that holds the block's last instruction: its ways out start there.
+  uint32_t last_id(const Unit& unit, uint32_t b) const {
+    auto it = pieces_.find(unit.first_block + b);
+    return it == pieces_.end() ? unit.first_block + b : it->second.back().id;
+  }
 
   // Modules that were unmapped meanwhile are found here too.
   static uint64_t key(const Module& module, LinkAddr address) {
@@ -62,7 +87,14 @@ class Builder {
   BlockRef find(const Module& module, LinkAddr address) const {
     const uint64_t* found = by_address_.find(key(module, address));
     if (found == nullptr) return {};
-    return {static_cast<uint32_t>(*found >> 32), static_cast<uint32_t>(*found)};
+    return {static_cast<uint32_t>(*found >> 44), static_cast<uint32_t>(*found >> 20 & 0xffffff),
+            static_cast<uint32_t>(*found & 0xfffff)};
+  }
+  void remember(const BlockRef& ref) {
+    const Module& module = *cache_.unit(ref.unit).module;
+    by_address_.set(
+        key(module, module.to_link(cache_.address_of(ref))),
+        static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn);
   }
 
   void add_modules() {
@@ -87,12 +119,26 @@ class Builder {
       CHECK(unit->first_block == total) << "block numbers out of step";
       total += static_cast<uint32_t>(unit->procedure.blocks.size());
     }
+    // Later pieces get numbers behind all others.
+    std::map<uint32_t, std::set<uint32_t>> cuts;
+    auto note = [&](const BlockRef& ref) {
+      if (ref.insn != 0) cuts[number(ref)].insert(ref.insn);
+    };
+    for (const ArrivalStub& arrival : cache_.arrivals()) note(arrival.to);
+    for (const SiteState& site : cache_.sites()) {
+      for (const Pair& pair : site.pairs) note(pair.to);
+    }
+    for (const auto& [block, insns] : cuts) {
+      for (const uint32_t insn : insns) pieces_[block].push_back({insn, total++});
+    }
     out_.blocks.resize(total);
     for (const auto& unit : cache_.units()) {
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
-        by_address_.set(key(*unit->module, unit->address_of(b)),
-                        static_cast<uint64_t>(unit->id) << 32 | b);
+        remember({unit->id, b, 0});
       }
+    }
+    for (const ArrivalStub& arrival : cache_.arrivals()) {
+      if (arrival.to.insn != 0) remember(arrival.to);
     }
     inflow_.resize(cache_.units().size());
     sites_of_.resize(cache_.units().size());
@@ -105,20 +151,24 @@ class Builder {
     for (const SiteState& site : cache_.sites()) {
       if (!site.pairs.empty()) sites_of_[site.unit].push_back(&site);
       for (const Pair& pair : site.pairs) {
-        const Unit& to = cache_.unit(pair.to.unit);
         const bool inside = pair.to.unit == site.unit && !site.site.call;
-        if (inside || pair.to.block == to.procedure.entry_block) continue;
-        inflow_[pair.to.unit].push_back(
-            {pair.to.block, counter(static_cast<int32_t>(pair.counter))});
+        const uint64_t count = counter(static_cast<int32_t>(pair.counter));
+        if (pair.to.insn != 0) begun_inside_[number(pair.to)][pair.to.insn] += count;
+        if (inside || is_entry(pair.to)) continue;
+        inflow_[pair.to.unit].push_back({pair.to.block, pair.to.insn, count});
       }
     }
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       const uint64_t count = counter(static_cast<int32_t>(arrival.counter));
       arrival_count_[block_id(arrival.to)] += count;
-      const Unit& to = cache_.unit(arrival.to.unit);
-      if (arrival.to.block == to.procedure.entry_block) continue;
-      inflow_[arrival.to.unit].push_back({arrival.to.block, count});
+      if (arrival.to.insn != 0) begun_inside_[number(arrival.to)][arrival.to.insn] += count;
+      if (is_entry(arrival.to)) continue;
+      inflow_[arrival.to.unit].push_back({arrival.to.block, arrival.to.insn, count});
     }
+  }
+
+  bool is_entry(BlockRef ref) const {
+    return ref.insn == 0 && cache_.unit(ref.unit).procedure.entry_block == ref.block;
   }
 
   placement::Graph graph_of(const Unit& unit, std::vector<std::optional<uint64_t>>& known) const {
@@ -154,6 +204,12 @@ class Builder {
       uint64_t count = counter(unit.plan.block_counter[b]);
       auto uncounted = ledger_.uncounted().find({unit.id, b});
       if (uncounted != ledger_.uncounted().end()) count += uncounted->second;
+      // Runs that began behind the counter.
+      if (auto it = begun_inside_.find(unit.first_block + b); it != begun_inside_.end()) {
+        for (const auto& [insn, times] : it->second) {
+          if (unit.code.blocks[b].probe_insn < insn) count += times;
+        }
+      }
       measured.nodes[b] = count;
     }
     auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
@@ -239,12 +295,59 @@ class Builder {
       if (u != unit.id || blk != b) break;
       out.partial.push_back({first, last, it->second});
     }
+    if (pieces_.contains(out.id)) split(out.id);
+  }
+
+  // Cuts a block where control arrived in its middle.  A run that stopped short (a partial run up
+  // to the end) did not enter the pieces behind; a thread born at the end entered only the last.
+  void split(uint32_t id) {
+    const std::vector<Piece>& pieces = pieces_.at(id);
+    const profile::Block whole = out_.blocks[id];
+    const auto size = static_cast<uint32_t>(whole.instruction_sizes.size());
+    uint64_t total = whole.count;
+    for (const auto& [insn, times] : begun_inside_[id]) total -= times;
+    LinkAddr address = whole.address;
+    uint32_t first = 0;
+    uint32_t from = id;
+    for (size_t i = 0; i <= pieces.size(); ++i) {
+      const uint32_t last = i < pieces.size() ? pieces[i].first_insn : size;
+      profile::Block& piece = out_.blocks[from];
+      piece = whole;
+      piece.id = from;
+      piece.address = address;
+      piece.partial.clear();
+      piece.returns = whole.returns && last == size;
+      piece.instruction_sizes.assign(whole.instruction_sizes.begin() + first,
+                                     whole.instruction_sizes.begin() + last);
+      if (first != 0) piece.provenance = profile::Provenance::kRunTime;
+      uint64_t stopped_before = 0;
+      for (const profile::PartialRun& p : whole.partial) {
+        const auto runs = static_cast<uint64_t>(-p.delta);
+        if (p.last_instruction == size && p.first_instruction < first) stopped_before += runs;
+        if (p.first_instruction >= first && p.first_instruction < last) {
+          piece.partial.push_back({p.first_instruction - first, last - first, p.delta});
+        }
+      }
+      for (const auto& [insn, times] : begun_inside_[id]) {
+        if (insn == first) total += times;
+      }
+      piece.count = total - stopped_before;
+      if (i < pieces.size()) {
+        uint64_t through = piece.count;
+        for (const profile::PartialRun& p : piece.partial)
+          through -= static_cast<uint64_t>(-p.delta);
+        emit_edge(from, pieces[i].id, profile::EdgeKind::kFallthrough, through, whole.source);
+        from = pieces[i].id;
+        for (uint32_t k = first; k < last; ++k) address += whole.instruction_sizes[k];
+        first = last;
+      }
+    }
   }
 
   // How often the block's last instruction was executed: its count less the runs that stopped
   // short.
   uint64_t last_executed(const Unit& unit, uint32_t b) const {
-    const profile::Block& block = out_.blocks[unit.first_block + b];
+    const profile::Block& block = out_.blocks[last_id(unit, b)];
     int64_t missing = 0;
     for (const profile::PartialRun& p : block.partial) {
       if (p.last_instruction == block.instruction_sizes.size()) missing += p.delta;
@@ -260,7 +363,7 @@ class Builder {
   void add_edge(const Unit& unit, uint32_t e, const placement::Solution& solution) {
     const cfg::Edge& edge = unit.procedure.edges[e];
     const placement::Count& count = solution.edges[e];
-    const uint32_t from = unit.first_block + edge.from;
+    const uint32_t from = last_id(unit, edge.from);
     const CountSource source = source_of(count.origin);
     switch (edge.kind) {
       case cfg::EdgeKind::kReturn:
@@ -317,7 +420,7 @@ class Builder {
     for (const SiteState* site : sites_of_[unit.id]) {
       for (const Pair& pair : site->pairs) {
         emit_edge(
-            unit.first_block + site->site.block, block_id(pair.to),
+            last_id(unit, site->site.block), block_id(pair.to),
             site->site.call ? profile::EdgeKind::kIndirectCall : profile::EdgeKind::kIndirectJump,
             counter(static_cast<int32_t>(pair.counter)), CountSource::kMeasured);
       }
@@ -328,19 +431,32 @@ class Builder {
       if (!to.valid()) continue;  // never executed
       const uint64_t count = last_executed(unit, link.block);
       const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
-      emit_edge(unit.first_block + link.block, block_id(to),
+      emit_edge(last_id(unit, link.block), block_id(to),
                 call ? profile::EdgeKind::kCall : profile::EdgeKind::kSystemCall, count,
-                out_.blocks[unit.first_block + link.block].source);
+                out_.blocks[last_id(unit, link.block)].source);
       link_inflow_[block_id(to)] += count;
     }
+  }
+
+  // The piece in which a term's flow ends or begins: the one with a partial run, else the last.
+  uint32_t piece_of_term(const Unit& unit, uint32_t b, const LedgerTerm& term) const {
+    auto it = pieces_.find(unit.first_block + b);
+    if (it == pieces_.end()) return unit.first_block + b;
+    if (term.left > 0) {
+      if (!out_.blocks[unit.first_block + b].partial.empty()) return unit.first_block + b;
+      for (const Piece& piece : it->second) {
+        if (!out_.blocks[piece.id].partial.empty()) return piece.id;
+      }
+    }
+    return it->second.back().id;
   }
 
   void add_terms(const Unit& unit) {
     auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
     for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
       const auto& [u, b, kind] = it->first;
-      out_.abnormal.push_back(
-          {unit.first_block + b, kind, it->second.entered, it->second.left, it->second.detail});
+      out_.abnormal.push_back({piece_of_term(unit, b, it->second), kind, it->second.entered,
+                               it->second.left, it->second.detail});
     }
   }
 
@@ -349,8 +465,7 @@ class Builder {
   void add_returns_to_nowhere() {
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       const uint32_t id = block_id(arrival.to);
-      const Unit& to = cache_.unit(arrival.to.unit);
-      const bool entry = arrival.to.block == to.procedure.entry_block;
+      const bool entry = is_entry(arrival.to);
       // Direct branches enter a procedure's entry without passing its arrival stub.
       const uint64_t explained = entry ? 0 : link_inflow_[id];
       if (arrival_count_[id] > explained) {
@@ -366,10 +481,12 @@ class Builder {
   const std::vector<uint64_t>& counters_;
   profile::Profile& out_;
   FlatMap<uint64_t> by_address_;
-  std::vector<std::vector<Inflow>> inflow_;              // by unit
-  std::vector<std::vector<const SiteState*>> sites_of_;  // by unit
-  std::vector<uint64_t> link_inflow_;                    // by block id: by direct branches
-  std::vector<uint64_t> arrival_count_;                  // by block id: through its arrival stub
+  std::map<uint32_t, std::vector<Piece>> pieces_;  // by block number: pieces behind the first
+  std::map<uint32_t, std::map<uint32_t, uint64_t>> begun_inside_;  // block number, instruction
+  std::vector<std::vector<Inflow>> inflow_;                        // by unit
+  std::vector<std::vector<const SiteState*>> sites_of_;            // by unit
+  std::vector<uint64_t> link_inflow_;    // by block id: by direct branches
+  std::vector<uint64_t> arrival_count_;  // by block id: through its arrival stub
 };
 
 }  // namespace

@@ -45,9 +45,11 @@ Position Ledger::at_start_of(BlockRef ref) {
   Position p;
   p.kind = Position::Kind::kInBlock;
   p.ref = ref;
-  p.done = 0;
-  p.block_counted = cache_.unit(ref.unit).plan.block_counter[ref.block] == kNoCounter;
-  p.pc = insn_address(ref, 0);
+  p.done = ref.insn;
+  const Unit& unit = cache_.unit(ref.unit);
+  p.block_counted = unit.plan.block_counter[ref.block] == kNoCounter ||
+                    unit.code.blocks[ref.block].probe_insn < ref.insn;
+  p.pc = insn_address(ref, ref.insn);
   return p;
 }
 

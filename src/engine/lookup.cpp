@@ -72,10 +72,20 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
   return result;
 }
 
+TargetAddr CodeCache::address_of(BlockRef ref) const {
+  const Unit& unit = *units_[ref.unit];
+  const cfg::Block& block = unit.procedure.blocks[ref.block];
+  uint64_t offset = 0;
+  for (uint32_t i = 0; i < ref.insn; ++i) offset += unit.insn_sizes[block.first_insn + i];
+  return unit.module->to_target(unit.address_of(ref.block)) + offset;
+}
+
 // ---- arrivals ----------------------------------------------------------------------------------
 
 ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
-  const uint64_t key = static_cast<uint64_t>(ref.unit) << 32 | ref.block;
+  CHECK(ref.block < (1u << 24) && ref.insn < (1u << 20)) << "a procedure too large to number";
+  const uint64_t key =
+      static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
   if (const uint32_t* found = arrival_index_.find(key)) return arrivals_[*found];
   const Unit& unit = *units_[ref.unit];
   Area& area = area_of(ref);
@@ -85,9 +95,8 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
-        return emit_stub(as, unit.module->to_target(unit.address_of(ref.block)).value(),
-                         arrival.counter, unit.procedure.blocks[ref.block].flags_live_in,
-                         unit.label(ref.block), area.gateway.return_miss);
+        return emit_stub(as, address_of(ref).value(), arrival.counter, unit.flags_live_at(ref),
+                         unit.entry_of(ref), area.gateway.return_miss);
       });
   arrivals_.push_back(arrival);
   arrival_index_.set(key, index);
@@ -143,7 +152,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
   if (!ref.valid()) return CacheAddr(target.value());
   const Unit& unit = *units_[ref.unit];
   const BlockCode& code = unit.code.blocks[ref.block];
-  if (code.landing != BlockCode::kNone) {
+  if (code.landing != BlockCode::kNone && ref.insn == 0) {
     for (const cfg::Edge& edge : unit.procedure.edges) {
       if (edge.kind == cfg::EdgeKind::kCallReturn && edge.to == ref.block) {
         enter_landing({ref.unit, edge.from});
@@ -158,7 +167,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
     const auto low = static_cast<uint16_t>(target.value());
     insert(returns_[low],
            {target.value(), arrival.stub.entry, arrival.stub.mismatch_slot,
-            unit.procedure.blocks[ref.block].flags_live_in != 0},
+            unit.flags_live_at(ref) != 0},
            unit.module->area->gateway.return_miss,
            [&](CacheAddr head) { set_return_head(low, head); });
   }
@@ -178,9 +187,8 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
-        return emit_stub(as, target.value(), pair.counter,
-                         destination.procedure.blocks[to.block].flags_live_in,
-                         destination.label(to.block), state.site.miss_stub);
+        return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
+                         destination.entry_of(to), state.site.miss_stub);
       });
   stats_.pairs += 1;
   state.pairs.push_back(pair);
@@ -201,7 +209,7 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
   const Pair& pair = add_pair(state, target, ref);
   const CacheAddr accept = pair.stub.accept;
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot,
-                         units_[ref.unit]->procedure.blocks[ref.block].flags_live_in != 0};
+                         units_[ref.unit]->flags_live_at(ref) != 0};
   if (state.buckets == nullptr && state.chain.size() >= kPairsInChain) build_hash(state, site_id);
   if (state.buckets != nullptr) {
     const uint8_t hash = hash_of(state.hash, target.value());
