@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
+#include "elf/image.h"
 #include "engine/session.h"
 #include "profile/file.h"
+#include "tracee/program.h"
 
 namespace tally::cli {
 namespace {
@@ -24,6 +27,31 @@ std::string default_output(const std::string& program) {
   return (slash == std::string::npos ? program : program.substr(slash + 1)) + ".tally";
 }
 
+// Weights of another build would put counters at random: exact all the same, but not what was
+// meant.
+Status check_feedback(const profile::Profile& feedback, const std::string& program) {
+  const auto main = std::ranges::find(feedback.modules, true, &profile::Module::main_program);
+  if (main == feedback.modules.end()) {
+    return make_error("--placement=feedback: the profile names no main program");
+  }
+  TRY_ASSIGN(const std::string path, tracee::find_program(program));
+  TRY_ASSIGN(const std::string file, tracee::check_program(path));
+  TRY_ASSIGN(const std::shared_ptr<elf::Image> image, elf::Image::open(file));
+  // Without build-ids, the same file of the same size must do; one that has just vanished is not.
+  std::error_code gone;
+  const std::string real = std::filesystem::canonical(file, gone).string();
+  const auto size_bytes = std::filesystem::file_size(file, gone);
+  const bool same_file =
+      image->build_id().empty() && main->path == real && main->size_bytes == size_bytes;
+  const bool same = main->build_id.empty() ? same_file : main->build_id == image->build_id();
+  if (same) return Ok{};
+  const auto shown = [](const std::string& id) { return id.empty() ? "none" : id.c_str(); };
+  return make_error(
+      "--placement=feedback: the profile is of another build ({}, build-id {}) than {} (build-id "
+      "{}); take a new profile first",
+      main->path, shown(main->build_id), file, shown(image->build_id()));
+}
+
 Status choose_placement(const std::string& text, engine::RunOptions& run) {
   static constexpr std::string_view kFeedback = "feedback=";
   if (text == "blocks") {
@@ -32,6 +60,7 @@ Status choose_placement(const std::string& text, engine::RunOptions& run) {
     run.placement = engine::PlacementKind::kEdges;
   } else if (text.starts_with(kFeedback)) {
     TRY_ASSIGN(run.feedback, profile::load(text.substr(kFeedback.size())));
+    TRY(check_feedback(*run.feedback, run.command[0]));
     run.placement = engine::PlacementKind::kFeedback;
   } else {
     return make_error(ErrorKind::kUsage, "--placement={}: must be blocks, edges or feedback=FILE",

@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kHeadSizeBytes = 256;  // what the kernel reads of a file to tell what it is
 constexpr int kInterpretersMax = 5;     // scripts run by scripts run by ...; the kernel's own limit
+constexpr std::string_view kElfMagic = "\177ELF";
 
 Error not_found(const std::string& name, std::string_view advice) {
   return make_error(ErrorKind::kNotFound, "{}: no such program; {}", name, advice);
@@ -139,21 +140,22 @@ Result<std::string> find_program(const std::string& name) {
   return not_found(name, "check the name and PATH");
 }
 
-Status check_program(const std::string& path) {
+Result<std::string> check_program(const std::string& path) {
   std::string file = path;
   std::string head;
   for (int depth = 0; depth <= kInterpretersMax; ++depth) {
     if (auto status = check_file(file); !status) {
-      if (depth == 0) return status;
+      if (depth == 0) return status.error();
       return make_error(status.error().kind, "{}: its interpreter cannot run: {}", path,
                         status.error().message);
     }
     TRY(read_head(file, head));
-    if (head.starts_with("\x7f"
-                         "ELF"))
-      return check_elf(file);
+    if (head.starts_with(kElfMagic)) {
+      TRY(check_elf(file));
+      return file;
+    }
     // Whether the kernel knows it all the same (binfmt_misc), exec will tell.
-    if (!head.starts_with("#!")) return Ok{};
+    if (!head.starts_with("#!")) return file;
     file = interpreter_of(head);
     if (file.empty()) return unusable(path, "its first line #! names no interpreter");
   }

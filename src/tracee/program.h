@@ -23,7 +23,8 @@ namespace tally::tracee {
 Result<std::string> find_program(const std::string& name);
 
 // Refuses what cannot be profiled: folders, set-uid files, ELF files for other machines, text
-// without "#!", scripts whose interpreter is missing or is one of these.
-Status check_program(const std::string& path);
+// without "#!", scripts whose interpreter is missing or is one of these.  Returns the file whose
+// code runs: `path`, or a script's interpreter.
+Result<std::string> check_program(const std::string& path);
 
 }  // namespace tally::tracee
