@@ -1,0 +1,387 @@
+// What the translator emits, judged by decoding it again: units of real procedures from libc, with
+// all counters, some and none; and the gateway.  The pieces that are small enough are executed, in
+// translate_pieces_test.cpp.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "cfg/procedure.h"
+#include "elf/image.h"
+#include "isa/insn.h"
+#include "translate/layout.h"
+#include "translate/unit.h"
+
+namespace tally::translate {
+namespace {
+
+using isa::Flow;
+
+constexpr uint32_t kTablesBase = 0x10000000;
+
+bool is_direct_branch(const isa::Insn& insn) {
+  return insn.flow == Flow::kJump || insn.flow == Flow::kConditional ||
+         insn.flow == Flow::kCountedJump || insn.flow == Flow::kCall;
+}
+
+// Generated code as a disassembler sees it.
+class Listing {
+ public:
+  Listing(const uint8_t* bytes, CacheAddr address, size_t size_bytes)
+      : bytes_(bytes, size_bytes), address_(address) {}
+
+  // Decodes [begin, end) but for 8 bytes of data at each of `data`; everything must decode.
+  void read(uint32_t begin, uint32_t end, const std::set<uint32_t>& data) {
+    for (uint32_t at = begin; at < end;) {
+      if (data.contains(at)) {
+        at += 8;
+        continue;
+      }
+      const isa::Insn insn = isa::decode(bytes_.subspan(at), (address_ + at).value());
+      ASSERT_GT(insn.size, 0) << "no instruction at offset " << at;
+      ASSERT_LE(at + insn.size, end) << "the last instruction, at offset " << at << ", is cut";
+      const auto next_data = data.upper_bound(at);
+      ASSERT_TRUE(next_data == data.end() || at + insn.size <= *next_data)
+          << "the instruction at offset " << at << " runs into data";
+      starts_.insert(at);
+      if (is_direct_branch(insn)) branches_.push_back({at, CacheAddr(insn.target)});
+      at += insn.size;
+    }
+  }
+
+  bool starts_at(uint32_t offset) const { return starts_.contains(offset); }
+
+  // Every direct branch goes to the start of an instruction read, or to one of `elsewhere`.
+  void expect_targets(const std::set<CacheAddr>& elsewhere) const {
+    for (const auto& [at, target] : branches_) {
+      if (elsewhere.contains(target)) continue;
+      const int64_t offset = target - address_;
+      EXPECT_TRUE(offset >= 0 && starts_at(static_cast<uint32_t>(offset)))
+          << "the branch at offset " << at << " goes to offset " << offset;
+    }
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  CacheAddr address_;
+  std::set<uint32_t> starts_;
+  std::vector<std::pair<uint32_t, CacheAddr>> branches_;
+};
+
+// ---- gateway
+// -------------------------------------------------------------------------------------
+
+TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
+  std::vector<uint8_t> buffer(4096);
+  const CacheAddr address(0x7f0000000000);
+  isa::Assembler as(buffer.data(), buffer.size(), address);
+  const GatewayCode code = emit_gateway(as, kTablesBase);
+  ASSERT_FALSE(as.overflowed());
+  ASSERT_EQ(code.begin, address);
+  ASSERT_EQ(code.end, as.here());
+  Listing listing(buffer.data(), address, as.offset());
+  listing.read(0, as.offset(), {});
+  listing.expect_targets({});
+  for (CacheAddr entry :
+       {code.entries.link, code.entries.indirect, code.entries.ret, code.entries.syscall,
+        code.entries.event, code.return_miss, code.syscall_insn}) {
+    EXPECT_TRUE(listing.starts_at(static_cast<uint32_t>(entry - address)));
+  }
+  EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
+}
+
+TEST(Gateway, WithoutRoomItSaysSo) {
+  std::vector<uint8_t> buffer(64 + 1, 0xee);
+  isa::Assembler as(buffer.data(), 64, CacheAddr(0x7f0000000000));
+  emit_gateway(as, kTablesBase);
+  EXPECT_TRUE(as.overflowed());
+  EXPECT_EQ(buffer[64], 0xee) << "written behind the end";
+}
+
+// ---- units
+// ---------------------------------------------------------------------------------------
+
+// Which counters a plan asks for.
+enum class Counters { kNone, kAll, kSome };
+
+Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& random) {
+  Plan plan;
+  plan.block_counter.assign(procedure.blocks.size(), kNoCounter);
+  plan.edge_counter.assign(procedure.edges.size(), kNoCounter);
+  int32_t next = 0;
+  auto choose = [&](int32_t& counter) {
+    if (which == Counters::kAll || (which == Counters::kSome && random() % 2)) counter = next++;
+  };
+  for (int32_t& counter : plan.block_counter) choose(counter);
+  for (int32_t& counter : plan.edge_counter) choose(counter);
+  return plan;
+}
+
+class Units : public testing::TestWithParam<Counters> {
+ protected:
+  void SetUp() override {
+    auto opened = elf::Image::open("/lib/x86_64-linux-gnu/libc.so.6");
+    ASSERT_TRUE(opened) << opened.error().message;
+    image_ = *opened;
+    view_.code_at = [this](LinkAddr a) { return image_->bytes_at(a); };
+    view_.read_data = [this](LinkAddr a, void* out, size_t size_bytes) {
+      const auto bytes = image_->bytes_at(a);
+      if (bytes.size() < size_bytes) return false;
+      std::memcpy(out, bytes.data(), size_bytes);
+      return true;
+    };
+  }
+
+  // Emits `procedure` for a module at `bias` and checks all that can be seen without running it.
+  void emit_and_check(const cfg::Procedure& procedure, uint64_t bias);
+
+  void check_places();
+  void check_copies();
+  void check_patch_fields();
+  void check_pushed_returns();
+  void check_decodes();
+  uint32_t pool_begin() const;
+
+  std::shared_ptr<elf::Image> image_;
+  cfg::CodeView view_;
+  std::mt19937 random_{2026};
+
+  // The unit under test.
+  const cfg::Procedure* procedure_ = nullptr;
+  uint64_t bias_ = 0;
+  std::vector<uint8_t> buffer_;
+  Plan plan_;
+  Gateways gateways_;
+  UnitCode code_;
+};
+
+void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
+  procedure_ = &procedure;
+  bias_ = bias;
+  plan_ = make_plan(procedure, GetParam(), random_);
+  const size_t bound = emit_bound_bytes(procedure);
+  buffer_.assign(bound, 0xcc);
+  // Units begin anywhere, not only at multiples of 8.
+  const CacheAddr address(bias + 0x10000000 + random_() % 64);
+  const CacheAddr far(bias + 0x20000000);
+  gateways_ = {far, far + 16, far + 32, far + 48, far + 64};
+  isa::Assembler as(buffer_.data(), bound, address);
+  EmitRequest request;
+  request.procedure = &procedure;
+  request.plan = &plan_;
+  request.view = &view_;
+  request.bias = bias;
+  request.tables_base = kTablesBase;
+  request.gateways = gateways_;
+  code_ = emit_unit(as, request);
+  ASSERT_FALSE(as.overflowed()) << "emit_bound_bytes is too small: " << bound;
+  ASSERT_EQ(code_.begin, address);
+  ASSERT_EQ(code_.size_bytes, as.offset());
+  ASSERT_LE(code_.body_bytes, code_.size_bytes);
+  check_places();
+  check_copies();
+  check_patch_fields();
+  check_pushed_returns();
+  if (!HasFatalFailure()) check_decodes();
+}
+
+// Offsets ascend, probes lie inside their blocks, marks lie in the cold part.
+void Units::check_places() {
+  ASSERT_EQ(code_.insn_offset.size(), procedure_->insns.size());
+  ASSERT_EQ(code_.blocks.size(), procedure_->blocks.size());
+  for (size_t i = 1; i < code_.insn_offset.size(); ++i) {
+    ASSERT_LT(code_.insn_offset[i - 1], code_.insn_offset[i]);
+  }
+  for (size_t b = 0; b < code_.blocks.size(); ++b) {
+    const BlockCode& block = code_.blocks[b];
+    const uint32_t first = procedure_->blocks[b].first_insn;
+    ASSERT_LE(block.label, code_.insn_offset[first]);
+    ASSERT_LT(code_.insn_offset[first], block.end);
+    ASSERT_LE(block.end, code_.body_bytes);
+    if (block.landing != BlockCode::kNone) {
+      ASSERT_LT(block.landing, block.landing_accept);
+      ASSERT_LT(block.landing_accept, block.return_counted);
+      ASSERT_LE(block.return_counted, block.label);
+      ASSERT_GE(block.mismatch_slot, code_.body_bytes) << "a landing without a mismatch slot";
+      ASSERT_EQ((code_.begin.value() + block.mismatch_slot) & 7, 0u);
+      uint64_t slot = 0;
+      std::memcpy(&slot, &buffer_[block.mismatch_slot], sizeof slot);
+      ASSERT_EQ(slot, gateways_.ret.value());
+    }
+    if (plan_.block_counter[b] != kNoCounter) {
+      ASSERT_LT(block.probe_insn, procedure_->blocks[b].insn_count);
+      ASSERT_LT(block.probe_begin, block.probe_counted);
+      ASSERT_LE(block.probe_counted, code_.insn_offset[first + block.probe_insn]);
+      ASSERT_GE(block.probe_begin, block.label);
+    }
+  }
+  uint32_t previous = code_.body_bytes;
+  for (const Mark& mark : code_.marks) {
+    ASSERT_GE(mark.offset, previous);
+    ASSERT_LT(mark.offset, code_.size_bytes);
+    previous = mark.offset;
+  }
+}
+
+// What is not control flow is copied byte for byte, but for a RIP-relative displacement.
+void Units::check_copies() {
+  for (size_t i = 0; i < procedure_->insns.size(); ++i) {
+    const isa::Insn& insn = procedure_->insns[i];
+    if (insn.flow != Flow::kNone) continue;
+    const uint32_t at = code_.insn_offset[i];
+    const auto original = view_.code_at(procedure_->range.begin + insn.offset).first(insn.size);
+    const std::span<const uint8_t> copied = std::span(buffer_).subspan(at, insn.size);
+    const uint32_t same_front = insn.disp_offset ? insn.disp_offset : insn.size;
+    ASSERT_TRUE(std::equal(copied.begin(), copied.begin() + same_front, original.begin()));
+    if (insn.disp_offset == 0) continue;
+    ASSERT_TRUE(std::equal(copied.begin() + insn.disp_offset + 4, copied.end(),
+                           original.begin() + insn.disp_offset + 4));
+    const isa::Insn moved = isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
+    ASSERT_EQ(moved.target, insn.target + bias_);
+  }
+}
+
+// A field that is patched while threads run lies inside 8 aligned bytes.
+void Units::check_patch_fields() {
+  auto straddles = [](CacheAddr field) { return (field.value() & 7) > 4; };
+  for (const Link& link : code_.links) {
+    ASSERT_FALSE(straddles(link.field)) << "link to " << std::hex << link.target.value();
+    ASSERT_LT(link.block, procedure_->blocks.size());
+    ASSERT_TRUE(link.edge == Link::kCallLink || procedure_->edges[link.edge].target == link.target);
+  }
+  for (const Site& site : code_.sites) {
+    ASSERT_FALSE(straddles(site.field)) << "indirect branch in block " << site.block;
+    const auto field = static_cast<uint32_t>(site.field - code_.begin);
+    int32_t distance = 0;
+    std::memcpy(&distance, &buffer_[field], sizeof distance);
+    const CacheAddr target = site.field + 4 + static_cast<uint64_t>(int64_t{distance});
+    ASSERT_EQ(target, site.miss_stub) << "a site that begins elsewhere than at its miss";
+  }
+}
+
+// The return address that a call pushes is the original one.
+void Units::check_pushed_returns() {
+  for (size_t b = 0; b < procedure_->blocks.size(); ++b) {
+    const cfg::Block& block = procedure_->blocks[b];
+    if (block.end != Flow::kCall) continue;
+    const uint32_t at = code_.insn_offset[block.first_insn + block.insn_count - 1];
+    const uint64_t expected = procedure_->end_of(block).value() + bias_;
+    uint64_t pushed = 0;
+    if (buffer_[at] == 0x68) {
+      int32_t immediate = 0;
+      std::memcpy(&immediate, &buffer_[at + 1], sizeof immediate);
+      pushed = static_cast<uint64_t>(int64_t{immediate});
+    } else {
+      const isa::Insn push =
+          isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
+      const uint64_t slot = push.target - code_.begin.value();
+      ASSERT_LE(slot + 8, code_.size_bytes);
+      std::memcpy(&pushed, &buffer_[slot], sizeof pushed);
+    }
+    ASSERT_EQ(pushed, expected);
+  }
+}
+
+// Where the pool begins: at the lowest address that a call of the unit pushes from.
+uint32_t Units::pool_begin() const {
+  uint64_t begin = code_.size_bytes;
+  for (const cfg::Block& block : procedure_->blocks) {
+    if (block.end != Flow::kCall && block.end != Flow::kIndirectCall) continue;
+    const uint32_t first = code_.insn_offset[block.first_insn + block.insn_count - 1];
+    const auto b = static_cast<size_t>(&block - procedure_->blocks.data());
+    for (uint32_t at = first; at < code_.blocks[b].end;) {
+      const isa::Insn insn =
+          isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
+      if (insn.size == 0) break;  // reported by the listing
+      const bool push_from_memory = buffer_[at] == 0xff && buffer_[at + 1] == 0x35;
+      const uint64_t slot = insn.target - code_.begin.value();
+      if (push_from_memory && slot < begin) begin = slot;
+      at += insn.size;
+    }
+  }
+  return static_cast<uint32_t>(begin);
+}
+
+void Units::check_decodes() {
+  std::set<uint32_t> data;
+  for (const BlockCode& block : code_.blocks) {
+    if (block.landing != BlockCode::kNone) data.insert(block.mismatch_slot);
+  }
+  Listing listing(buffer_.data(), code_.begin, code_.size_bytes);
+  listing.read(0, code_.body_bytes, {});
+  // Behind the stubs comes the pool of return addresses, which is data.
+  listing.read(code_.body_bytes, pool_begin(), data);
+  if (HasFatalFailure()) return;
+  const std::set<CacheAddr> elsewhere = {gateways_.link, gateways_.indirect, gateways_.ret,
+                                         gateways_.syscall, gateways_.event};
+  listing.expect_targets(elsewhere);
+  for (uint32_t at : code_.insn_offset) EXPECT_TRUE(listing.starts_at(at)) << "offset " << at;
+  for (const Mark& mark : code_.marks) {
+    EXPECT_TRUE(listing.starts_at(mark.offset)) << "offset " << mark.offset;
+  }
+}
+
+TEST_P(Units, OfLibcAreWellFormed) {
+  cfg::Discoverer discoverer(view_);
+  const auto& ranges = image_->unwind_ranges();
+  ASSERT_GT(ranges.size(), 1000u);
+  size_t checked = 0;
+  for (size_t i = random_() % 5; i < ranges.size() && checked < 600; i += 1 + random_() % 9) {
+    cfg::DiscoverRequest request;
+    request.entry = ranges[i].begin;
+    request.range = ranges[i];
+    const cfg::Procedure procedure = discoverer.discover(request);
+    if (procedure.blocks.empty()) continue;
+    // Return addresses below 2 GB are pushed as immediates, those above from a pool.
+    emit_and_check(procedure, checked % 4 == 0 ? 0 : 0x7f1234560000);
+    if (HasFailure()) FAIL() << "procedure at " << std::hex << request.entry.value();
+    ++checked;
+  }
+  EXPECT_GE(checked, 400u);
+}
+
+TEST_P(Units, WithoutRoomHaveNoSize) {
+  cfg::Discoverer discoverer(view_);
+  const elf::Symbol* symbol = image_->symbol_named("qsort_r");
+  ASSERT_NE(symbol, nullptr);
+  cfg::DiscoverRequest find;
+  find.entry = symbol->range.begin;
+  find.range = symbol->range;
+  const cfg::Procedure procedure = discoverer.discover(find);
+  ASSERT_GT(procedure.blocks.size(), 10u);
+  const Plan plan = make_plan(procedure, GetParam(), random_);
+  for (size_t room_bytes : {0u, 1u, 100u, 333u}) {
+    std::vector<uint8_t> buffer(room_bytes + 1, 0xee);
+    isa::Assembler as(buffer.data(), room_bytes, CacheAddr(0x10000000));
+    EmitRequest request;
+    request.procedure = &procedure;
+    request.plan = &plan;
+    request.view = &view_;
+    request.tables_base = kTablesBase;
+    const CacheAddr gateway(0x10001000);
+    request.gateways = {gateway, gateway, gateway, gateway, gateway};
+    EXPECT_EQ(emit_unit(as, request).size_bytes, 0u);
+    EXPECT_TRUE(as.overflowed());
+    EXPECT_EQ(buffer[room_bytes], 0xee) << "written behind the end";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Counters, Units,
+                         testing::Values(Counters::kNone, Counters::kAll, Counters::kSome),
+                         [](const auto& named) {
+                           switch (named.param) {
+                             case Counters::kNone:
+                               return "None";
+                             case Counters::kAll:
+                               return "All";
+                             case Counters::kSome:
+                               break;
+                           }
+                           return "Some";
+                         });
+
+}  // namespace
+}  // namespace tally::translate

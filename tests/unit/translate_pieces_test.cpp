@@ -1,0 +1,233 @@
+// The small pieces of generated code, executed in this very process: the hash dispatch, the
+// comparison with an original address, counters and pair stubs.  glibc leaves gs alone, so a
+// thread block of ours can be put there.
+#include <gtest/gtest.h>
+
+#include <asm/prctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "isa/insn.h"
+#include "translate/layout.h"
+#include "translate/unit.h"
+
+namespace tally::translate {
+namespace {
+
+// The status flags in the order of the flags register.
+constexpr uint64_t kStatusFlags = 0x8d5;
+constexpr uint64_t kFlagsAlwaysSet = 0x2;
+
+// Executable memory below 2 GB, as the tables and the code that addresses them want it.
+class Executable {
+ public:
+  Executable() {
+    memory_ = mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE | PROT_EXEC,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+  }
+  ~Executable() {
+    if (ok()) munmap(memory_, kSizeBytes);
+  }
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  bool ok() const { return memory_ != MAP_FAILED; }
+  uint8_t* at(size_t offset) const { return static_cast<uint8_t*>(memory_) + offset; }
+  CacheAddr address(size_t offset) const {
+    return CacheAddr(reinterpret_cast<uint64_t>(at(offset)));
+  }
+  isa::Assembler assembler(size_t offset) const {
+    return isa::Assembler(at(offset), kSizeBytes - offset, address(offset));
+  }
+
+  static constexpr size_t kSizeBytes = 1 << 16;
+
+ private:
+  void* memory_;
+};
+
+template <class... B>
+void raw(isa::Assembler& as, B... b) {
+  const uint8_t data[] = {static_cast<uint8_t>(b)...};
+  as.bytes(data, sizeof data);
+}
+
+// Called with (rcx, flags): loads both and goes on behind itself.
+void emit_enter(isa::Assembler& as) {
+  raw(as, 0x48, 0x89, 0xf9);  // mov rcx, rdi
+  raw(as, 0x56, 0x9d);        // push rsi; popfq
+}
+
+// Returns to the caller the flags of here << 8 | `number`.
+void emit_leave(isa::Assembler& as, uint8_t number) {
+  raw(as, 0x9c, 0x58);              // pushfq; pop rax
+  raw(as, 0x48, 0xc1, 0xe0, 0x08);  // shl rax, 8
+  raw(as, 0xb0, number);            // mov al, number
+  raw(as, 0xc3);                    // ret
+}
+
+using Entry = uint64_t (*)(uint64_t rcx, uint64_t flags);
+
+Entry entry_at(const Executable& code, size_t offset) {
+  return reinterpret_cast<Entry>(code.at(offset));
+}
+
+uint64_t status_of(uint64_t result) {
+  return (result >> 8) & kStatusFlags;
+}
+
+// A mask of isa::flag as bits of the flags register.
+uint64_t in_rflags(uint8_t mask) {
+  uint64_t result = 0;
+  if (mask & isa::flag::kCarry) result |= 0x1;
+  if (mask & isa::flag::kParity) result |= 0x4;
+  if (mask & isa::flag::kAdjust) result |= 0x10;
+  if (mask & isa::flag::kZero) result |= 0x40;
+  if (mask & isa::flag::kSign) result |= 0x80;
+  if (mask & isa::flag::kOverflow) result |= 0x800;
+  return result;
+}
+
+// ---- hash dispatch
+// -------------------------------------------------------------------------------
+
+class HashDispatch : public testing::TestWithParam<HashKind> {};
+
+TEST_P(HashDispatch, GoesWhereHashOfSaysAndKeepsTheFlags) {
+  const Executable code;
+  ASSERT_TRUE(code.ok());
+  constexpr size_t kTable = 0x1000;
+  constexpr size_t kLeaves = 0x2000;
+  isa::Assembler leaves = code.assembler(kLeaves);
+  for (unsigned i = 0; i < 256; ++i) {
+    const uint64_t leaf = leaves.here().value();
+    std::memcpy(code.at(kTable + 8 * i), &leaf, sizeof leaf);
+    emit_leave(leaves, static_cast<uint8_t>(i));
+  }
+  isa::Assembler as = code.assembler(0);
+  emit_enter(as);
+  emit_hash_dispatch(as, GetParam(), static_cast<uint32_t>(code.address(kTable).value()));
+  ASSERT_FALSE(as.overflowed() || leaves.overflowed());
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 20000; ++round) {
+    const uint64_t original = random() >> (random() % 64);
+    const uint64_t flags = random() & kStatusFlags;
+    const uint64_t result = entry_at(code, 0)(original, flags | kFlagsAlwaysSet);
+    ASSERT_EQ(static_cast<uint8_t>(result), hash_of(GetParam(), original)) << std::hex << original;
+    ASSERT_EQ(status_of(result), flags);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, HashDispatch,
+                         testing::Values(HashKind::kBits8to15, HashKind::kBits5to12,
+                                         HashKind::kBits4to11, HashKind::kBits0to7));
+
+// ---- pair stubs, counters, comparisons
+// -----------------------------------------------------------
+
+// A thread block in gs for as long as it lives.
+class ThreadBlock {
+ public:
+  ThreadBlock() : bytes_(tcb::kCounters + 64 * 8) {
+    set_ = syscall(SYS_arch_prctl, ARCH_SET_GS, bytes_.data()) == 0;
+  }
+  ~ThreadBlock() { syscall(SYS_arch_prctl, ARCH_SET_GS, 0); }
+  ThreadBlock(const ThreadBlock&) = delete;
+  ThreadBlock& operator=(const ThreadBlock&) = delete;
+
+  bool ok() const { return set_; }
+  uint64_t get(uint32_t offset) const {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    return value;
+  }
+  void put(uint32_t offset, uint64_t value) {
+    std::memcpy(bytes_.data() + offset, &value, sizeof value);
+  }
+
+ private:
+  std::vector<uint8_t> bytes_;
+  bool set_ = false;
+};
+
+class Pieces : public testing::TestWithParam<uint8_t> {
+ protected:
+  void SetUp() override { ASSERT_TRUE(code_.ok() && block_.ok()); }
+
+  Executable code_;
+  ThreadBlock block_;
+};
+
+constexpr uint8_t kHit = 1;
+constexpr uint8_t kMiss = 2;
+constexpr size_t kHitAt = 0x1000;
+constexpr size_t kMissAt = 0x1100;
+
+TEST_P(Pieces, AStubTakesItsOwnTargetOnlyAndCountsIt) {
+  const uint8_t live = GetParam();
+  isa::Assembler hit = code_.assembler(kHitAt);
+  hit.mov_gs_rcx(tcb::kArgument);
+  emit_leave(hit, kHit);
+  isa::Assembler miss = code_.assembler(kMissAt);
+  emit_leave(miss, kMiss);
+  const uint32_t counter = 7;
+  uint64_t count = 0;
+  // All 64 bits count: targets that differ in one bit, high or low, are others.
+  for (uint64_t original : {0x401000ull, 0x7fff12345678ull, 0xffffffff80000000ull, 0ull}) {
+    isa::Assembler as = code_.assembler(0);
+    emit_enter(as);
+    const Stub stub =
+        emit_stub(as, original, counter, live, code_.address(kHitAt), code_.address(kMissAt));
+    ASSERT_EQ(stub.mismatch_slot.value() & 7, 0u);
+    ASSERT_TRUE(stub.entry < stub.accept && stub.accept < stub.uncounted &&
+                stub.uncounted < stub.counted && stub.counted < stub.mismatch_slot &&
+                stub.mismatch_slot + 8 == stub.end);
+    for (int bit = -1; bit < 64; ++bit) {
+      for (uint64_t flags : {uint64_t{0}, kStatusFlags}) {
+        const uint64_t other = bit < 0 ? 0 : 1ull << bit;
+        block_.put(tcb::kTarget, original ^ other);
+        block_.put(tcb::kSpillRcx, 0x1122334455667788);
+        const uint64_t result = entry_at(code_, 0)(~original, flags | kFlagsAlwaysSet);
+        ASSERT_EQ(static_cast<uint8_t>(result), bit < 0 ? kHit : kMiss) << "bit " << bit;
+        // On a hit those flags that its target looks at; on a miss all, for who knows what the
+        // next in the chain looks at (stubs that keep nothing stand at a chain's end).
+        const uint64_t kept = bit < 0 ? in_rflags(live) : live != 0 ? kStatusFlags : 0;
+        ASSERT_EQ(status_of(result) & kept, flags & kept) << "bit " << bit;
+        if (bit < 0) {
+          ASSERT_EQ(block_.get(tcb::kArgument), 0x1122334455667788u) << "rcx is not the program's";
+          ++count;
+        }
+        ASSERT_EQ(block_.get(counter_offset(counter)), count);
+      }
+    }
+  }
+}
+
+TEST_P(Pieces, ACounterCountsToTheLastBitAndKeepsLiveFlags) {
+  const uint8_t live = GetParam();
+  isa::Assembler as = code_.assembler(0);
+  emit_enter(as);
+  emit_counter(as, 3, live);
+  as.mov_gs_rcx(tcb::kArgument);
+  emit_leave(as, kHit);
+  for (uint64_t start : {uint64_t{0}, uint64_t{0xffffffff}, ~uint64_t{0}}) {
+    for (uint64_t flags : {uint64_t{0}, kStatusFlags, uint64_t{1}}) {
+      block_.put(counter_offset(3), start);
+      const uint64_t result = entry_at(code_, 0)(0x123456789abc, flags | kFlagsAlwaysSet);
+      EXPECT_EQ(block_.get(counter_offset(3)), start + 1);
+      EXPECT_EQ(block_.get(tcb::kArgument), 0x123456789abcu) << "rcx was changed";
+      EXPECT_EQ(status_of(result) & in_rflags(live), flags & in_rflags(live));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Live, Pieces,
+                         testing::Values(0, isa::flag::kCarry, isa::flag::kZero, isa::flag::kAll));
+
+}  // namespace
+}  // namespace tally::translate
