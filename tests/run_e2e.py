@@ -94,10 +94,8 @@ class Suite:
         if program.get("oracle", "step") == "step":
             case.check_oracle(counted)
         if program.get("oracle") != "output" and not self.options.quick:
-            blocks = case.check_tally("blocks")
-            case.require(compare.same_counts("placements edges and blocks", counted, blocks))
-            feedback = case.check_tally("feedback=" + case.profile("edges"))
-            case.require(compare.same_counts("placements edges and feedback", counted, feedback))
+            for placement in ("blocks", "feedback=" + case.profile("edges")):
+                case.check_placement(placement, counted)
 
     def script_test(self, path, folder):
         env = dict(os.environ, TALLY=self.tally, STEPPER=self.stepper, WORK=folder, LC_ALL="C")
@@ -227,6 +225,15 @@ class Case:
         if done.leftover:
             problems.append(f"{label}: left running: {done.leftover}")
         self.require(problems)
+
+    def check_placement(self, placement, expected):
+        """The same counts with other counters.  What threads do inside libc (locks that are taken,
+        arenas, stacks that are kept) depends on who comes first: of them only closed counts."""
+        counted = self.check_tally(placement)
+        label = placement.split("=")[0]
+        self.check_closed(counted.instructions, "tally, " + label)
+        if "-pthread" not in self.program.get("flags"):
+            self.require(compare.same_counts(f"placements edges and {label}", expected, counted))
 
     def ask_tally(self, *arguments):
         done = subprocess.run(

@@ -1,6 +1,8 @@
 // Claim: /proc/self/exe, comm and open files are the program's own; only TracerPid may differ.
 // build: gcc,clang O2 pie,nopie static,dynamic
 // ci: gcc O2 nopie static
+// oracle: output
+// (Counts depend on the digits of the tracer's pid in /proc/self/status.)
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>
