@@ -439,9 +439,11 @@ class Builder {
   }
 
   // The piece in which a term's flow ends or begins: the one with a partial run, else the last.
-  uint32_t piece_of_term(const Unit& unit, uint32_t b, const LedgerTerm& term) const {
+  uint32_t piece_of_term(const Unit& unit, uint32_t b, AbnormalKind kind,
+                         const LedgerTerm& term) const {
     auto it = pieces_.find(unit.first_block + b);
     if (it == pieces_.end()) return unit.first_block + b;
+    if (kind == AbnormalKind::kProgramStart) return unit.first_block + b;
     if (term.left > 0) {
       if (!out_.blocks[unit.first_block + b].partial.empty()) return unit.first_block + b;
       for (const Piece& piece : it->second) {
@@ -455,7 +457,7 @@ class Builder {
     auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
     for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
       const auto& [u, b, kind] = it->first;
-      out_.abnormal.push_back({piece_of_term(unit, b, it->second), kind, it->second.entered,
+      out_.abnormal.push_back({piece_of_term(unit, b, kind, it->second), kind, it->second.entered,
                                it->second.left, it->second.detail});
     }
   }

@@ -118,10 +118,24 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
     }
   }
   elf::UnwindRegisters registers = unwind_registers(regs);
-  registers.value[elf::kDwarfPc] = position.pc.value();
-  const elf::BackTrace trace = back_trace(registers);
-  // Behind a return the first frame is a caller whose call is still open.
-  close_frames(trace, position.pc_is_return_address ? 0 : 1, kind, detail);
+  TargetAddr pc = position.pc;
+  const bool at_return_address = position.pc_is_return_address || position.pc_is_on_stack;
+  if (position.pc_is_on_stack) {
+    uint64_t pushed = 0;
+    if (!process_.read_memory(TargetAddr(regs.rsp), &pushed, sizeof pushed)) {
+      issue("back-trace", "the stack of a dying thread could not be read");
+      return;
+    }
+    pc = TargetAddr(pushed);
+    registers.value[elf::kDwarfRsp] += 8;
+  }
+  // The byte in front of a return address belongs to the call; behind it another procedure may
+  // begin.
+  registers.value[elf::kDwarfPc] = pc.value() - (at_return_address ? 1 : 0);
+  elf::BackTrace trace = back_trace(registers);
+  // Behind a call or return the first frame is a caller whose call is still open.
+  if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
+  close_frames(trace, at_return_address ? 0 : 1, kind, detail);
 }
 
 void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames) {
@@ -149,22 +163,27 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
   }
 }
 
-void Ledger::snapshot(uint32_t slot, const elf::UnwindRegisters& registers) {
-  snapshots_[slot] = back_trace(registers);
+void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
+  snapshots_[{slot, unit}] = back_trace(registers);
 }
 
-void Ledger::commit(uint32_t slot, uint64_t stack_pointer, TargetAddr destination) {
-  auto it = snapshots_.find(slot);
+void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination) {
+  auto it = snapshots_.find({slot, unit});
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;
   const auto& frames = trace.frames;
   // A jump to another stack (swapcontext) abandons nothing.
+  // (The outermost frame may have no known extent.)
+  const uint64_t highest = frames.empty() ? 0 : frames.back().cfa.value();
   if (frames.empty() || stack_pointer < frames.front().cfa.value() ||
-      stack_pointer > frames.back().cfa.value()) {
+      (highest != 0 && stack_pointer > highest)) {
     return;
   }
   size_t target = 0;
-  while (target < frames.size() && frames[target].cfa.value() <= stack_pointer) ++target;
+  while (target < frames.size() && frames[target].cfa.value() != 0 &&
+         frames[target].cfa.value() <= stack_pointer) {
+    ++target;
+  }
   // Back to the caller's call in the ordinary way: a return, not a jump.
   if (target == 1 && frames[target].pc == destination) return;
   elf::BackTrace abandoned;

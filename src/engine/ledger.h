@@ -44,6 +44,7 @@ struct Position {
   bool block_counted = true;          // the block's own counter, if any, has been incremented
   TargetAddr pc;                      // for unwinding
   bool pc_is_return_address = false;  // kBetween: `pc` is where a return went
+  bool pc_is_on_stack = false;        // kBetween: the return address has just been pushed
 };
 
 struct LedgerTerm {
@@ -74,8 +75,9 @@ class Ledger {
   void enter(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
 
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
-  void snapshot(uint32_t slot, const elf::UnwindRegisters& registers);
-  void commit(uint32_t slot, uint64_t stack_pointer, TargetAddr destination);
+  // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
+  void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
+  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination);
 
   elf::BackTrace back_trace(const elf::UnwindRegisters& registers) const;
 
@@ -113,7 +115,7 @@ class Ledger {
   Position locate_in_gateway(uint32_t slot);
   Position at_start_of(BlockRef ref);
   Position at_end_of(BlockRef ref);
-  Position behind_call(BlockRef ref, TargetAddr callee);
+  Position behind_call();
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
@@ -133,7 +135,7 @@ class Ledger {
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
   std::vector<profile::Issue> issues_;
-  std::map<uint32_t, elf::BackTrace> snapshots_;  // by slot
+  std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };
 
 // DWARF-numbered registers from the kernel's.

@@ -64,12 +64,12 @@ Position Ledger::at_end_of(BlockRef ref) {
   return p;
 }
 
-// The return address is pushed; the caller's frame appears in the back-trace.
-Position Ledger::behind_call(BlockRef ref, TargetAddr callee) {
-  (void)ref;
+// The call is done as far as the caller goes: the return address is on the stack, and the callee,
+// if it is code at all, has not begun.
+Position Ledger::behind_call() {
   Position p;
   p.kind = Position::Kind::kBetween;
-  p.pc = callee;
+  p.pc_is_on_stack = true;
   return p;
 }
 
@@ -109,7 +109,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
         return at_start_of(pair.to);
       }
       const BlockRef from{site.unit, site.site.block};
-      return site.site.call ? behind_call(from, target) : at_end_of(from);
+      return site.site.call ? behind_call() : at_end_of(from);
     }
     case CodeRecord::Kind::kArrival: {
       const ArrivalStub& arrival = cache_.arrivals()[record->index];
@@ -119,7 +119,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     case CodeRecord::Kind::kDispatch: {
       const SiteState& site = cache_.sites()[record->index];
       const BlockRef from{site.unit, site.site.block};
-      return site.site.call ? behind_call(from, target) : at_end_of(from);
+      return site.site.call ? behind_call() : at_end_of(from);
     }
     case CodeRecord::Kind::kGateway:
       break;
@@ -140,12 +140,12 @@ Position Ledger::locate_in_gateway(uint32_t slot) {
       const Unit& unit = cache_.unit(ref.unit);
       const Link& link = unit.code.links[argument - unit.first_link];
       const bool call = unit.procedure.blocks[ref.block].end == isa::Flow::kCall;
-      return call ? behind_call(ref, unit.module->to_target(link.target)) : at_end_of(ref);
+      return call ? behind_call() : at_end_of(ref);
     }
     case Request::kIndirect: {
       const SiteState& site = cache_.sites()[argument];
       const BlockRef from{site.unit, site.site.block};
-      return site.site.call ? behind_call(from, target) : at_end_of(from);
+      return site.site.call ? behind_call() : at_end_of(from);
     }
     case Request::kReturn:
       return behind_return(target);
@@ -196,14 +196,14 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
         const Link& link = code.links[mark.index];
         const BlockRef ref{unit.id, link.block};
         const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
-        return call ? behind_call(ref, unit.module->to_target(link.target)) : at_end_of(ref);
+        return call ? behind_call() : at_end_of(ref);
       }
       case Mark::Kind::kMismatch:
         return behind_return(target);
       case Mark::Kind::kSiteMiss: {
         const Site& site = code.sites[mark.index];
         const BlockRef ref{unit.id, site.block};
-        return site.call ? behind_call(ref, target) : at_end_of(ref);
+        return site.call ? behind_call() : at_end_of(ref);
       }
       case Mark::Kind::kSyscallStub: {
         Position p = at_end_of({unit.id, code.syscalls[mark.index].block});
@@ -284,7 +284,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       for (const Link& link : unit.code.links) {
         if (link.block == block &&
             offset + 1 >= static_cast<uint32_t>(link.field - unit.code.begin)) {
-          return behind_call(ref, unit.module->to_target(link.target));
+          return behind_call();
         }
       }
       break;
@@ -295,7 +295,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         if (site.block == block &&
             offset + 1 >= static_cast<uint32_t>(site.field - unit.code.begin)) {
           const TargetAddr target(tcb_u64(slot, tcb::kTarget));
-          return site.call ? behind_call(ref, target) : at_end_of(ref);
+          return site.call ? behind_call() : at_end_of(ref);
         }
       }
       break;

@@ -1,6 +1,8 @@
 // See plan.h.
 #include "engine/plan.h"
 
+#include <algorithm>
+
 namespace tally::engine {
 
 using cfg::EdgeKind;
@@ -83,6 +85,42 @@ void place_probes(const cfg::Procedure& procedure, const placement::Graph& graph
   }
 }
 
+// With every block counted, most edges follow; where blocks and edges form a cycle (the paper's
+// section 3.2: vertex counts do not always determine edge counts), one edge of it is counted too.
+// A block's ways in sum up to its count and so do its ways out: two vertices of a graph in which
+// the edges must form a forest.
+void count_undetermined_edges(const placement::Graph& graph,
+                              const std::function<uint32_t()>& allocate, translate::Plan& plan) {
+  std::vector<uint32_t> parent(2 * static_cast<size_t>(graph.node_count));
+  for (uint32_t i = 0; i < parent.size(); ++i) parent[i] = i;
+  auto find = [&](uint32_t v) {
+    while (parent[v] != v) v = parent[v] = parent[parent[v]];
+    return v;
+  };
+  // Of EXIT only in = out is known.
+  auto in_half = [&](uint32_t v) { return v == graph.exit ? v : v + graph.node_count; };
+  std::vector<uint32_t> order;
+  for (uint32_t e = 0; e < graph.edges.size(); ++e) {
+    if (graph.edges[e].role != EdgeRole::kMeasured) order.push_back(e);
+  }
+  // Edges without a place in the code, and heavy ones, go into the forest first.
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const bool virtual_a = graph.edges[a].role == EdgeRole::kVirtual;
+    const bool virtual_b = graph.edges[b].role == EdgeRole::kVirtual;
+    if (virtual_a != virtual_b) return virtual_a;
+    return graph.edges[a].weight > graph.edges[b].weight;
+  });
+  for (const uint32_t e : order) {
+    const uint32_t a = find(graph.edges[e].from);
+    const uint32_t b = find(in_half(graph.edges[e].to));
+    if (a != b) {
+      parent[a] = b;
+    } else {
+      plan.edge_counter[e] = static_cast<int32_t>(allocate());
+    }
+  }
+}
+
 }  // namespace
 
 translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
@@ -93,6 +131,10 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
   plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
   if (kind == PlacementKind::kBlocks) {
     for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
+    placement::Graph all = make_graph(procedure);
+    placement::set_static_weights(all);
+    force_uncountable(procedure, all);
+    count_undetermined_edges(all, allocate, plan);
     return plan;
   }
   placement::Graph graph = make_graph(procedure);

@@ -185,7 +185,7 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   const Unit& unit = cache_.unit(event.unit);
   const LinkAddr begin = unit.address_of(event.block);
   if (event.kind == EventKind::kSnapshot) {
-    ledger_.snapshot(slot, registers_of(slot, unit.module->to_target(begin)));
+    ledger_.snapshot(slot, event.unit, registers_of(slot, unit.module->to_target(begin)));
     return event.resume;
   }
   // The jump or return behind the probe decides where the stack ends up.
@@ -204,7 +204,7 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
       destination = reg(slot, static_cast<unsigned>(jump.source));
     }
   }
-  ledger_.commit(slot, stack_pointer, TargetAddr(destination));
+  ledger_.commit(slot, event.unit, stack_pointer, TargetAddr(destination));
   return event.resume;
 }
 

@@ -50,9 +50,13 @@ class Checker {
       }
     }
     __int128 left = 0;
+    __int128 born = 0;  // entered behind the call already: a vfork child shares its parent's frames
     for (uint32_t term : index_.abnormal_at(block.id)) {
       in.value += profile_.abnormal[term].entered;
       left += profile_.abnormal[term].left;
+      if (profile_.abnormal[term].kind == AbnormalKind::kThreadStart) {
+        born += profile_.abnormal[term].entered;
+      }
     }
     out.value += left;
     const bool known =
@@ -66,7 +70,8 @@ class Checker {
     compare(FlowRule::kIn, block, in.value, in.known);
     compare(FlowRule::kOut, block, out.value, out.known && !block.returns);
     if (!has_calls) return;
-    const bool too_few = calls.known && calls.value < static_cast<__int128>(block.count) - left;
+    const bool too_few =
+        calls.known && calls.value < static_cast<__int128>(block.count) - left - born;
     if (too_few || calls.value > block.count) {
       fault(FlowRule::kCalls, block.id, calls.value, block.count);
     }

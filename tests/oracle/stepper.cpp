@@ -110,6 +110,8 @@ struct Here {
 };
 
 struct Thread {
+  uint64_t last_edge = 0;     // from << 32 | to
+  bool only_arrived = false;  // by a signal, and nothing has been tried since
   bool started = false;
   uint64_t address = 0;  // of the instruction that the next step executes
   Here here;
@@ -228,6 +230,7 @@ class Stepper {
     t.system_call = regs.rax;
     t.here = look_up(tid, regs.rip);
     t.started = true;
+    t.only_arrived = false;
   }
 
   void arrive_first(pid_t tid, Thread& t) {
@@ -359,14 +362,20 @@ class Stepper {
     }
     // A signal for the program.  A fault leaves rip at the instruction; a trap (int3) or a system
     // call that was not restarted has moved on.
-    if (regs.rip != t.address) completed(tid, t, regs);
+    // Should the thread die of it, control never tried to go on: that way out is taken back.
+    const bool moved_on = regs.rip != t.address;
+    t.last_edge = 0;
+    if (moved_on) completed(tid, t, regs);
     arrive(tid, t, regs);
+    t.only_arrived = moved_on;
     resume(tid, t, signal);
   }
 
   void ended(pid_t tid) {
     Thread& t = threads_[tid];
-    if (t.started) {
+    if (t.started && t.only_arrived) {
+      if (t.last_edge != 0) edges_[t.last_edge]--;
+    } else if (t.started) {
       Instruction& last = instructions_[t.here.id];
       (t.here.classified.kind == Class::kSyscall ? last.count : last.ends)++;
     }
@@ -397,8 +406,11 @@ class Stepper {
     if (kind == Class::kSyscall) restore_changed(tid, t, regs);
     if (kind == Class::kSyscall && after_system_call(tid, t)) return;
     Here to = look_up(tid, regs.rip);
+    // A jump to memory that is no file's code will fault: no edge of a program.
     if (instructions_[to.id].module < 0) return;
+    if (modules_.name(instructions_[to.id].module) == "[anonymous]") return;
     add_edge(from, to.id);
+    t.last_edge = uint64_t(from) << 32 | to.id;
     if (kind == Class::kCall) open_call(tid, t, from, regs.rsp);
     if (kind == Class::kReturn) close_call(t, regs.rip);
   }
