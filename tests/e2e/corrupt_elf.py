@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Truncated and damaged programs: what the kernel still runs, runs the same under Tally or is
-refused in one line as damaged; what it does not run, is refused in one line.  Unwind tables, symbols
-and notes are hints: garbage in them costs time, never correctness."""
+refused in one line as damaged; what it does not run, is refused in one line.  Unwind tables,
+symbols and notes are hints: garbage in them costs time, never correctness."""
 import json
 import os
 import random
