@@ -18,8 +18,7 @@
 //
 // Returns are looked up by the low 16 bits of the address; landings with the same bits form a
 // chain, each comparing all 64 bits.  A site's pairs form a chain too; above four, a hash table of
-// chains.  In a chain, stubs that must not change flags come first, so that a comparison that does
-// change them is only reached when every later one may.
+// chains.
 //
 // Not handled: changed code.  Unmapped code is cut out of all chains.
 #pragma once
@@ -82,7 +81,6 @@ struct ChainEntry {
   uint64_t original = 0;
   CacheAddr entry;
   CacheAddr mismatch_slot;
-  bool keeps_flags = false;
 };
 using Chain = std::vector<ChainEntry>;
 

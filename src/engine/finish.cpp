@@ -176,7 +176,10 @@ class Builder {
     known.assign(graph.edges.size(), std::nullopt);
     for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
       if (graph.edges[e].role == placement::EdgeRole::kMeasured) known[e] = 0;
-      if (unit.plan.edge_counter[e] != kNoCounter) known[e] = counter(unit.plan.edge_counter[e]);
+      if (unit.plan.edge_counter[e] == kNoCounter) continue;
+      known[e] = counter(unit.plan.edge_counter[e]);
+      auto over = ledger_.overcounted().find({unit.id, static_cast<uint32_t>(e)});
+      if (over != ledger_.overcounted().end()) *known[e] -= over->second;
     }
     auto add = [&](uint32_t from, uint32_t to, uint64_t count) {
       graph.edges.push_back({from, to, placement::EdgeRole::kMeasured, 0});

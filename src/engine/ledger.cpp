@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tally::engine {
 
 using profile::AbnormalKind;
@@ -79,7 +81,8 @@ void Ledger::close_frames(const elf::BackTrace& trace, size_t first, AbnormalKin
   for (size_t i = first; i < trace.frames.size(); ++i) {
     const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
     if (!call.valid()) {
-      // The outermost frame has no caller, and what is not code of ours was never entered.
+      // A planted return address at the very bottom (makecontext): nobody was called there.
+      if (i + 1 == trace.frames.size() && trace.end == elf::TraceEnd::kOutermost) continue;
       issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
                                       "its procedure may be off by one",
                                       trace.frames[i].pc.value()));
@@ -138,21 +141,39 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
   close_frames(trace, at_return_address ? 0 : 1, kind, detail);
 }
 
+// Flow enters a block whose instructions are not executed: it only leaves it.
+void Ledger::enter_unexecuted(BlockRef ref, const char* detail) {
+  enter(ref, AbnormalKind::kThreadStart, detail);
+  const Unit& unit = cache_.unit(ref.unit);
+  partials_[{ref.unit, ref.block, 0, unit.procedure.blocks[ref.block].insn_count}] -= 1;
+  if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
+    uncounted_[{ref.unit, ref.block}] += 1;
+  }
+}
+
+// A thread is born behind a `syscall`: its flow appears in the block there.  It still runs through
+// the edge's counter, if there is one, which is therefore one too high.
+void Ledger::begin_behind(BlockRef ref) {
+  const Unit& unit = cache_.unit(ref.unit);
+  const cfg::Block& block = unit.procedure.blocks[ref.block];
+  const cfg::Edge& edge = unit.procedure.edges[block.first_edge];
+  if (edge.kind != cfg::EdgeKind::kSystemCall) {
+    enter_unexecuted(ref, "a thread was born here");
+    return;
+  }
+  enter({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
+  if (unit.plan.edge_counter[block.first_edge] != translate::kNoCounter) {
+    overcounted_[{ref.unit, block.first_edge}] += 1;
+  }
+}
+
 void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames) {
   const Position position = locate(regs, slot);
   if (position.kind != Position::Kind::kInBlock) {
     issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
     return;
   }
-  auto enter_unexecuted = [&](BlockRef ref, const char* detail) {
-    enter(ref, AbnormalKind::kThreadStart, detail);
-    const Unit& unit = cache_.unit(ref.unit);
-    partials_[{ref.unit, ref.block, 0, unit.procedure.blocks[ref.block].insn_count}] -= 1;
-    if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
-      uncounted_[{ref.unit, ref.block}] += 1;
-    }
-  };
-  enter_unexecuted(position.ref, "a thread was born here");
+  begin_behind(position.ref);
   if (!inherits_frames) return;
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfPc] = position.pc.value();
@@ -172,11 +193,22 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;
   const auto& frames = trace.frames;
-  // A jump to another stack (swapcontext) abandons nothing.
-  // (The outermost frame may have no known extent.)
-  const uint64_t highest = frames.empty() ? 0 : frames.back().cfa.value();
-  if (frames.empty() || stack_pointer < frames.front().cfa.value() ||
-      (highest != 0 && stack_pointer > highest)) {
+  // A procedure at the very bottom, without call frame information, has nobody to abandon.
+  if (frames.empty() || frames.front().cfa.value() == 0) return;
+  // The outermost frame may have no known extent; it is taken to be small.
+  constexpr uint64_t kOutermostBytes = 4096;
+  uint64_t highest = 0;
+  for (const elf::Frame& frame : frames) highest = std::max(highest, frame.cfa.value());
+  if (frames.back().cfa.value() == 0) highest += kOutermostBytes;
+  // A return of the procedure in the ordinary way, or a tail call.
+  if (stack_pointer < frames.front().cfa.value() &&
+      frames.front().cfa.value() - stack_pointer <= 16) {
+    return;
+  }
+  if (stack_pointer < frames.front().cfa.value() || stack_pointer > highest) {
+    issue("stacks",
+          "the program switches stacks (swapcontext or the like); procedures that are left waiting "
+          "on a stack nobody returns to are off by one");
     return;
   }
   size_t target = 0;

@@ -105,6 +105,10 @@ class Ledger {
   const std::map<PartialKey, int64_t>& partials() const { return partials_; }
   // Blocks that were entered, but whose counter did not run: by (unit, block).
   const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& uncounted() const { return uncounted_; }
+  // Edges whose counter ran more often than control took the edge: by (unit, edge).
+  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& overcounted() const {
+    return overcounted_;
+  }
   const std::vector<profile::Issue>& issues() const { return issues_; }
 
  private:
@@ -128,12 +132,15 @@ class Ledger {
   ModuleMap& modules_;
   Region& region_;
   tracee::Process& process_;
+  void enter_unexecuted(BlockRef ref, const char* detail);
+  void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
 
   std::vector<TargetRange> bottoms_;
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> overcounted_;
   std::vector<profile::Issue> issues_;
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };

@@ -40,21 +40,13 @@ void CodeCache::set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr va
   std::atomic_ref<uint64_t>(heads[hash]).store(value.value(), std::memory_order_release);
 }
 
-// Puts an entry into a chain: stubs that keep the flags first, and among equals the newest first.
+// Puts an entry at the front of a chain: the newest is the likeliest.
 void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
                        const std::function<void(CacheAddr)>& set_head) {
-  size_t at = 0;
-  if (!entry.keeps_flags) {
-    while (at < chain.size() && chain[at].keeps_flags) ++at;
-  }
   // The new one knows its successor before anyone can reach it.
-  set_slot(entry.mismatch_slot, at < chain.size() ? chain[at].entry : miss);
-  if (at == 0) {
-    set_head(entry.entry);
-  } else {
-    set_slot(chain[at - 1].mismatch_slot, entry.entry);
-  }
-  chain.insert(chain.begin() + static_cast<ptrdiff_t>(at), entry);
+  set_slot(entry.mismatch_slot, chain.empty() ? miss : chain.front().entry);
+  set_head(entry.entry);
+  chain.insert(chain.begin(), entry);
 }
 
 template <class Emit>
@@ -140,9 +132,7 @@ void CodeCache::enter_landing(BlockRef call_block) {
   for (const ChainEntry& entry : chain) {
     if (entry.original == original) return;
   }
-  insert(chain,
-         {original, unit.code.begin + code.landing, unit.code.begin + code.mismatch_slot,
-          unit.procedure.blocks[block].flags_live_in != 0},
+  insert(chain, {original, unit.code.begin + code.landing, unit.code.begin + code.mismatch_slot},
          unit.module->area->gateway.return_miss,
          [&](CacheAddr head) { set_return_head(low, head); });
 }
@@ -165,9 +155,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
   if (!arrival.in_return_chain) {
     arrival.in_return_chain = true;
     const auto low = static_cast<uint16_t>(target.value());
-    insert(returns_[low],
-           {target.value(), arrival.stub.entry, arrival.stub.mismatch_slot,
-            unit.flags_live_at(ref) != 0},
+    insert(returns_[low], {target.value(), arrival.stub.entry, arrival.stub.mismatch_slot},
            unit.module->area->gateway.return_miss,
            [&](CacheAddr head) { set_return_head(low, head); });
   }
@@ -208,8 +196,7 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
   }
   const Pair& pair = add_pair(state, target, ref);
   const CacheAddr accept = pair.stub.accept;
-  const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot,
-                         units_[ref.unit]->flags_live_at(ref) != 0};
+  const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
   if (state.buckets == nullptr && state.chain.size() >= kPairsInChain) build_hash(state, site_id);
   if (state.buckets != nullptr) {
     const uint8_t hash = hash_of(state.hash, target.value());

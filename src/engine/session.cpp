@@ -514,6 +514,12 @@ void Session::collect(RunResult& result) {
   run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
 }
 
+volatile pid_t forwarding_to = 0;
+
+void forward_signal(int signal, siginfo_t* info, void*) {
+  if (info->si_code != SI_KERNEL && forwarding_to > 0) kill(forwarding_to, signal);
+}
+
 void describe_environment(const RunOptions& options, profile::Run& run) {
   run.command_line = options.command;
   char folder[4096];
@@ -545,13 +551,16 @@ Result<RunResult> run(const RunOptions& options) {
                                 std::chrono::system_clock::now().time_since_epoch())
                                 .count());
   TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::spawn(options.command));
-  // ^C is for the target; we follow when it goes.
-  struct sigaction ignore {};
+  // ^C reaches the whole foreground group: it is for the target, and we follow when it goes.  Sent
+  // to us alone, it is handed on.
+  struct sigaction forward {};
   struct sigaction interrupt {};
   struct sigaction quit {};
-  ignore.sa_handler = SIG_IGN;
-  sigaction(SIGINT, &ignore, &interrupt);
-  sigaction(SIGQUIT, &ignore, &quit);
+  forwarding_to = process->pid();
+  forward.sa_sigaction = forward_signal;
+  forward.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigaction(SIGINT, &forward, &interrupt);
+  sigaction(SIGQUIT, &forward, &quit);
   Status status = Ok{};
   {
     Session session(std::move(process), options);

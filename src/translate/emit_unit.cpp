@@ -75,8 +75,7 @@ class UnitEmitter {
     BlockCode& code = code_.blocks[b];
     const cfg::Block& block = procedure_.blocks[b];
     code.landing = at();
-    const Verify verify =
-        emit_verify(as_, original(procedure_.address_of(block)), block.flags_live_in);
+    const Verify verify = emit_verify(as_, original(procedure_.address_of(block)));
     code.landing_accept = at();
     as_.mov_rcx_gs(tcb::kSpillRcx);
     code.return_counted = at();

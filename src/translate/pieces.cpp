@@ -21,19 +21,10 @@ uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
   return counted;
 }
 
-Verify emit_verify(Assembler& as, uint64_t original, uint8_t flags_live) {
+Verify emit_verify(Assembler& as, uint64_t original) {
   Verify verify;
   const auto low = static_cast<uint32_t>(original);
   const auto high = static_cast<uint32_t>(original >> 32);
-  if (flags_live == 0) {
-    as.cmp_gs32_imm(tcb::kTarget, low);
-    as.jcc(5, as.here().value());  // jne, pointed to the mismatch jump by the caller
-    verify.mismatch_fields[0] = as.offset() - 4;
-    as.cmp_gs32_imm(tcb::kTarget + 4, high);
-    as.jcc(5, as.here().value());
-    verify.mismatch_fields[1] = as.offset() - 4;
-    return verify;
-  }
   for (int half = 0; half < 2; ++half) {
     as.mov_ecx_gs(tcb::kTarget + (half ? 4u : 0u));
     as.lea_ecx_rcx(static_cast<int32_t>(0u - (half ? high : low)));
@@ -48,7 +39,7 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
                CacheAddr target, CacheAddr miss) {
   Stub stub;
   stub.entry = as.here();
-  const Verify verify = emit_verify(as, original, flags_live);
+  const Verify verify = emit_verify(as, original);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.uncounted = as.here();

@@ -20,8 +20,9 @@
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
-// Every comparison is of all 64 bits, so no two addresses are ever confused.  Where the flags are
-// live, comparisons go through jrcxz and increments through lea, which change none.
+// Every comparison is of all 64 bits, so no two addresses are ever confused, and goes through
+// jrcxz, which changes no flag.  Where the flags are live, increments go through lea, which changes
+// none.
 //
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
@@ -150,11 +151,13 @@ size_t emit_bound_bytes(const cfg::Procedure& procedure);
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 
 // Compares gs:[target] with an original address; falls through when equal, else jumps to a field
-// (offset returned) that the caller points somewhere.  Equal: all flags as before if they are live.
+// (offset returned) that the caller points somewhere.  Changes rcx and no flag: the address may
+// belong to a stub farther down the chain, or to a target never seen before, and that one may look
+// at the flags.
 struct Verify {
   uint32_t mismatch_fields[2] = {0, 0};
 };
-Verify emit_verify(isa::Assembler& as, uint64_t original, uint8_t flags_live);
+Verify emit_verify(isa::Assembler& as, uint64_t original);
 
 // A stub that is the only way from a site (or from anywhere, for returns and cross links) to a
 // target: verify, count, go.

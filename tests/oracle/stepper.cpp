@@ -363,11 +363,11 @@ class Stepper {
     // A signal for the program.  A fault leaves rip at the instruction; a trap (int3) or a system
     // call that was not restarted has moved on.
     // Should the thread die of it, control never tried to go on: that way out is taken back.
-    const bool moved_on = regs.rip != t.address;
-    t.last_edge = 0;
-    if (moved_on) completed(tid, t, regs);
+    const bool fault = info.si_code > 0 && (signal == SIGSEGV || signal == SIGBUS ||
+                                            signal == SIGFPE || signal == SIGILL);
+    if (regs.rip != t.address) completed(tid, t, regs);
     arrive(tid, t, regs);
-    t.only_arrived = moved_on;
+    t.only_arrived = !fault;
     resume(tid, t, signal);
   }
 
@@ -445,17 +445,17 @@ class Stepper {
     long pushed = ptrace(PTRACE_PEEKDATA, tid, sp, 0);
     if (errno != 0) return;
     t.open_calls.push_back({instruction, uint64_t(pushed), sp});
+    behind_call_[uint64_t(pushed)] = instruction;
   }
 
   // t.stack_pointer is rsp before the return: frames below it were abandoned.
   void close_call(Thread& t, uint64_t target) {
     auto& open = t.open_calls;
     while (!open.empty() && open.back().stack_pointer < t.stack_pointer) open.pop_back();
-    if (open.empty() || open.back().stack_pointer != t.stack_pointer) return;
-    if (open.back().return_address == target) {
-      instructions_[open.back().instruction].calls_returned++;
-    }
-    open.pop_back();
+    if (!open.empty() && open.back().stack_pointer == t.stack_pointer) open.pop_back();
+    // A call has come back when a return goes to the address behind it, however that was arranged.
+    auto behind = behind_call_.find(target);
+    if (behind != behind_call_.end()) instructions_[behind->second].calls_returned++;
   }
 
   void hide_trap_flag(pid_t tid, uint64_t sp) {
@@ -464,6 +464,7 @@ class Stepper {
     if (errno == 0) ptrace(PTRACE_POKEDATA, tid, sp, flags & ~long(kTrapFlag));
   }
 
+  std::unordered_map<uint64_t, uint32_t> behind_call_;  // return address -> call
   std::string prefix_;
   uint64_t limit_ = 0, steps_ = 0;
   bool deny_rseq_ = false;
