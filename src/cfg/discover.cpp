@@ -57,8 +57,8 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
   leaders_.clear();
   worklist_.clear();
   tables_.clear();
-  add_leader(request, request.entry, false);
-  for (LinkAddr extra : request.extra_entries) add_leader(request, extra, false);
+  add_leader(request, request.entry);
+  for (LinkAddr extra : request.extra_entries) add_leader(request, extra);
   while (!worklist_.empty()) {
     const LinkAddr start = worklist_.back();
     worklist_.pop_back();
@@ -72,7 +72,7 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
 }
 
 // Notes that a block begins at `target` if that lies in the range and is nobody else's.
-void Discoverer::add_leader(const DiscoverRequest& request, LinkAddr target, bool from_table) {
+void Discoverer::add_leader(const DiscoverRequest& request, LinkAddr target) {
   if (!request.range.contains(target)) return;
   if (target != request.entry && request.known_elsewhere && request.known_elsewhere(target)) return;
   const auto offset = static_cast<uint32_t>(target - base_);
@@ -81,9 +81,7 @@ void Discoverer::add_leader(const DiscoverRequest& request, LinkAddr target, boo
     worklist_.push_back(target);
     return;
   }
-  Found& found = found_[index_[offset] - 1];
-  found.leader = true;
-  found.table_target |= from_table;
+  found_[index_[offset] - 1].leader = true;
 }
 
 // Decodes straight on from `start` until control surely leaves or known code is met.
@@ -112,23 +110,23 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
         continue;
       case Flow::kConditional:
       case Flow::kCountedJump:
-        add_leader(request, LinkAddr(insn.target), false);
-        add_leader(request, next, false);
+        add_leader(request, LinkAddr(insn.target));
+        add_leader(request, next);
         return;
       case Flow::kJump:
-        add_leader(request, LinkAddr(insn.target), false);
+        add_leader(request, LinkAddr(insn.target));
         return;
       case Flow::kCall:
         // A call into this very procedure's middle is worth following: hand-written code does it.
         if (LinkAddr(insn.target) != request.entry) {
-          add_leader(request, LinkAddr(insn.target), false);
+          add_leader(request, LinkAddr(insn.target));
         }
         if (request.never_returns && request.never_returns(LinkAddr(insn.target))) return;
-        add_leader(request, next, false);
+        add_leader(request, next);
         return;
       case Flow::kIndirectCall:
       case Flow::kSystemCall:
-        add_leader(request, next, false);
+        add_leader(request, next);
         return;
       case Flow::kIndirectJump:
         read_jump_table(request, at);
@@ -161,7 +159,7 @@ void Discoverer::read_jump_table(const DiscoverRequest& request, LinkAddr at) {
   }
   std::reverse(window.begin(), window.end());
   std::vector<LinkAddr> targets = jump_table_targets(window, view_, request.range);
-  for (LinkAddr target : targets) add_leader(request, target, true);
+  for (LinkAddr target : targets) add_leader(request, target);
   if (!targets.empty()) tables_[static_cast<uint32_t>(at - base_)] = std::move(targets);
 }
 
@@ -171,6 +169,12 @@ void Discoverer::build_blocks(const DiscoverRequest& request, Procedure& procedu
   leaders_.erase(std::unique(leaders_.begin(), leaders_.end()), leaders_.end());
   std::erase_if(leaders_, [&](uint32_t offset) { return index_[offset] == 0; });
   for (uint32_t offset : leaders_) found_[index_[offset] - 1].leader = true;
+  for (const auto& [jump, targets] : tables_) {
+    for (const LinkAddr target : targets) {
+      const uint32_t slot = index_[static_cast<size_t>(target - base_)];
+      if (slot != 0) found_[slot - 1].table_target = true;
+    }
+  }
   procedure.insns.reserve(found_.size());
   procedure.blocks.reserve(leaders_.size());
   for (uint32_t offset : leaders_) {

@@ -129,7 +129,7 @@ class Discoverer {
   };
   void scan(const DiscoverRequest& request, LinkAddr start);
   bool scan_one(const DiscoverRequest& request, LinkAddr at, bool& stop);
-  void add_leader(const DiscoverRequest& request, LinkAddr target, bool from_table);
+  void add_leader(const DiscoverRequest& request, LinkAddr target);
   void read_jump_table(const DiscoverRequest& request, LinkAddr at);
   void build_blocks(const DiscoverRequest& request, Procedure& procedure);
   void build_edges(const DiscoverRequest& request, Procedure& procedure);

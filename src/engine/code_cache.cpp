@@ -236,6 +236,7 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   request.bias = unit.module->bias;
   request.tables_base = region_.tables_base();
   request.gateways = area.gateway.entries;
+  request.compare = compare_;
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;
@@ -317,6 +318,14 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   for (const isa::Insn& insn : p.insns) unit.insn_sizes.push_back(insn.size);
   p.insns.clear();
   p.insns.shrink_to_fit();
+}
+
+void CodeCache::release(uint32_t id) {
+  Unit& unit = *units_[id];
+  unit.code = UnitCode();
+  unit.plan = Plan();
+  std::vector<cfg::Edge>().swap(unit.procedure.edges);
+  std::vector<uint8_t>().swap(unit.insn_sizes);
 }
 
 // ---- looking up --------------------------------------------------------------------------------

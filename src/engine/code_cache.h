@@ -17,7 +17,7 @@
 // an instruction).
 //
 // Returns are looked up by the low 16 bits of the address; landings with the same bits form a
-// chain, each comparing all 64 bits.  A site's pairs form a chain too; above four, a hash table of
+// chain, each comparing the address.  A site's pairs form a chain too; above four, a hash table of
 // chains.
 //
 // Not handled: changed code.  Unmapped code is cut out of all chains.
@@ -146,6 +146,9 @@ class CodeCache {
   // Fills the tables that generated code looks at; once an area exists.
   void initialize_tables();
 
+  // How addresses are told apart; must be set before anything is translated.
+  void set_compare(translate::Compare compare) { compare_ = compare; }
+
   // The block at a target address, translated if need be.  An invalid reference when no code of
   // the program is there (the jump must fault as it would natively).  Errors: generated code, no
   // room.
@@ -165,6 +168,9 @@ class CodeCache {
   const CodeRecord* record_at(CacheAddr address) const;
   // The block that ends in the call whose return address this is.
   BlockRef call_block_of(TargetAddr return_address);
+
+  // Gives back most of a unit's memory, once it is on the books.
+  void release(uint32_t unit);
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   const Unit& unit(uint32_t id) const { return *units_[id]; }
@@ -221,6 +227,7 @@ class CodeCache {
   ModuleMap& modules_;
   tracee::Process& process_;
   PlacementKind placement_;
+  translate::Compare compare_ = translate::Compare::kAll64;
   RemoteCall remote_call_;
   std::function<FeedbackWeights(const Module&)> feedback_;
   std::vector<std::unique_ptr<Unit>> units_;

@@ -35,7 +35,7 @@ CountSource source_of(placement::Origin origin) {
 
 class Builder {
  public:
-  Builder(const CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
+  Builder(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
           const std::vector<uint64_t>& counters, profile::Profile& out)
       : cache_(cache), modules_(modules), ledger_(ledger), counters_(counters), out_(out) {}
 
@@ -43,7 +43,10 @@ class Builder {
     add_modules();
     number_blocks();
     index_runtime_facts();
-    for (const auto& unit : cache_.units()) build_unit(*unit);
+    for (const auto& unit : cache_.units()) {
+      build_unit(*unit);
+      cache_.release(unit->id);
+    }
     add_returns_to_nowhere();
     for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
   }
@@ -480,7 +483,7 @@ class Builder {
     }
   }
 
-  const CodeCache& cache_;
+  CodeCache& cache_;
   const ModuleMap& modules_;
   const Ledger& ledger_;
   const std::vector<uint64_t>& counters_;
@@ -496,7 +499,7 @@ class Builder {
 
 }  // namespace
 
-void build_profile(const CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
+void build_profile(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
                    const std::vector<uint64_t>& counters, profile::Profile& profile) {
   Builder(cache, modules, ledger, counters, profile).build();
 }

@@ -10,8 +10,9 @@
 
 namespace tally::engine {
 
+// The units are given back on the way: with many of them, both forms at once are too much memory.
 // `counters` holds the sums over all threads, by counter number.
-void build_profile(const CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
+void build_profile(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
                    const std::vector<uint64_t>& counters, profile::Profile& profile);
 
 }  // namespace tally::engine

@@ -120,6 +120,7 @@ class Ledger {
   Position at_start_of(BlockRef ref);
   Position at_end_of(BlockRef ref);
   Position behind_call();
+  TargetAddr popped_address(const user_regs_struct& regs) const;
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;

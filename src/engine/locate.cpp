@@ -73,6 +73,13 @@ Position Ledger::behind_call() {
   return p;
 }
 
+// Where a return under way goes: what it popped still lies below the stack pointer.
+TargetAddr Ledger::popped_address(const user_regs_struct& regs) const {
+  uint64_t address = 0;
+  if (!process_.read_memory(TargetAddr(regs.rsp - 8), &address, sizeof address)) address = 0;
+  return TargetAddr(address);
+}
+
 Position Ledger::behind_return(TargetAddr target) {
   Position p;
   p.kind = Position::Kind::kBetween;
@@ -114,7 +121,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     case CodeRecord::Kind::kArrival: {
       const ArrivalStub& arrival = cache_.arrivals()[record->index];
       if (address >= arrival.stub.counted) return at_start_of(arrival.to);
-      return behind_return(target);
+      return behind_return(popped_address(regs));
     }
     case CodeRecord::Kind::kDispatch: {
       const SiteState& site = cache_.sites()[record->index];
@@ -138,7 +145,6 @@ Position Ledger::locate_in_gateway(uint32_t slot) {
     case Request::kLink: {
       const BlockRef ref = cache_.link_block(argument);
       const Unit& unit = cache_.unit(ref.unit);
-      const Link& link = unit.code.links[argument - unit.first_link];
       const bool call = unit.procedure.blocks[ref.block].end == isa::Flow::kCall;
       return call ? behind_call() : at_end_of(ref);
     }
@@ -199,7 +205,7 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
         return call ? behind_call() : at_end_of(ref);
       }
       case Mark::Kind::kMismatch:
-        return behind_return(target);
+        return behind_return(popped_address(regs));
       case Mark::Kind::kSiteMiss: {
         const Site& site = code.sites[mark.index];
         const BlockRef ref{unit.id, site.block};
@@ -274,11 +280,8 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       }
       break;
     case isa::Flow::kReturn:
-      if (into >= kReturnPopped) {
-        const uint32_t stored = kReturnPopped + 9 + (size >= 3 ? 8 : 0);
-        return behind_return(into >= stored ? TargetAddr(tcb_u64(slot, tcb::kTarget))
-                                            : TargetAddr(regs.rcx));
-      }
+      if (into == kReturnPopped) return behind_return(TargetAddr(regs.rcx));
+      if (into > kReturnPopped) return behind_return(popped_address(regs));
       break;
     case isa::Flow::kCall: {
       for (const Link& link : unit.code.links) {

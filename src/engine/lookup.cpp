@@ -88,7 +88,8 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
         return emit_stub(as, address_of(ref).value(), arrival.counter, unit.flags_live_at(ref),
-                         unit.entry_of(ref), area.gateway.return_miss);
+                         unit.entry_of(ref), area.gateway.return_miss, compare_,
+                         Arrived::kByReturn);
       });
   arrivals_.push_back(arrival);
   arrival_index_.set(key, index);
@@ -176,7 +177,8 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
         return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
-                         destination.entry_of(to), state.site.miss_stub);
+                         destination.entry_of(to), state.site.miss_stub, compare_,
+                         Arrived::kByBranch);
       });
   stats_.pairs += 1;
   state.pairs.push_back(pair);

@@ -17,6 +17,12 @@ TargetRange intersection(TargetRange a, TargetRange b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
+// Whether two ranges meet when only the low 32 bits count.
+bool low_halves_meet(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size) {
+  const auto distance = static_cast<uint32_t>(b - a);
+  return distance < a_size || static_cast<uint32_t>(a - b) < b_size;
+}
+
 bool is_special(const std::string& path) {
   return path.empty() || path[0] == '[';
 }
@@ -116,6 +122,17 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
       module->executable.push_back(m.range);
     }
   }
+  if (collisions_forbidden_) {
+    for (const auto& other : modules_) {
+      if (!other->gone &&
+          low_halves_meet(module->mapped.begin.value(), module->mapped.size_bytes(),
+                          other->mapped.begin.value(), other->mapped.size_bytes())) {
+        return make_error(
+            "{} and {} were mapped at addresses that are alike in their low 32 bits; run it again",
+            module->path, other->path);
+      }
+    }
+  }
   const std::shared_ptr<elf::Image> shared = module->image;
   const tracee::Process* process = &process_;
   const uint64_t bias = module->bias;
@@ -147,6 +164,21 @@ void ModuleMap::forget(TargetRange range) {
   std::erase_if(generated_,
                 [&](const TargetRange& r) { return range.begin <= r.begin && r.end <= range.end; });
   last_ = nullptr;
+}
+
+bool ModuleMap::low_halves_may_collide(uint64_t below_bytes) const {
+  for (const auto& a : modules_) {
+    const bool loader = !a->main_program && a->path != "[vdso]";
+    const uint64_t below = loader ? below_bytes : 0;
+    for (const auto& b : modules_) {
+      if (a == b) continue;
+      if (low_halves_meet(a->mapped.begin.value() - below, a->mapped.size_bytes() + below,
+                          b->mapped.begin.value(), b->mapped.size_bytes())) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 bool ModuleMap::has_code_in(TargetRange range) const {

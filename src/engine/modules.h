@@ -50,6 +50,11 @@ class ModuleMap {
   // Forgets what lies in a range that was unmapped or overwritten.
   void forget(TargetRange range);
 
+  // True when code of two modules may be alike in the low 32 bits of its addresses; the libraries
+  // still to come are expected within `below_bytes` below the loader.
+  bool low_halves_may_collide(uint64_t below_bytes) const;
+  // From now on a new module that collides is an error.
+  void forbid_collisions() { collisions_forbidden_ = true; }
   // True when any module has executable memory in the range.
   bool has_code_in(TargetRange range) const;
 
@@ -71,6 +76,7 @@ class ModuleMap {
   std::vector<std::unique_ptr<Module>> modules_;
   std::vector<TargetRange> generated_;
   Module* last_ = nullptr;
+  bool collisions_forbidden_ = false;
 };
 
 }  // namespace tally::engine

@@ -188,6 +188,12 @@ Status Session::set_up() {
     TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
   }
   cache_.initialize_tables();
+  // Libraries come within a gigabyte below the loader; should one ever come elsewhere and collide,
+  // that is refused by name.
+  if (!modules_.low_halves_may_collide(1ull << 30)) {
+    cache_.set_compare(Compare::kLow32);
+    modules_.forbid_collisions();
+  }
   enable_feedback();
   // The instruction borrowed so far is about to become non-executable.
   syscall_insn_ = TargetAddr(region_.areas().front().gateway.syscall_insn.value());

@@ -58,6 +58,11 @@ class Assembler {
 
   // ---- registers -----------------------------------------------------------------------------
   void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
+  // The address a return has just popped still lies below the stack pointer; signals do not reach
+  // it there (the kernel leaves 128 bytes alone).
+  void mov_ecx_popped(bool high_half) { raw(0x8b, 0x4c, 0x24, high_half ? 0xfc : 0xf8); }
+  void mov_rcx_popped() { raw(0x48, 0x8b, 0x4c, 0x24, 0xf8); }
+  void mov_popped_rcx() { raw(0x48, 0x89, 0x4c, 0x24, 0xf8); }
   void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
   void lea_ecx_rcx_times8() { raw(0x8d, 0x0c, 0xcd), u32(0); }
   void lea_ecx_rcx_times2() { raw(0x8d, 0x0c, 0x09); }

@@ -75,7 +75,8 @@ class UnitEmitter {
     BlockCode& code = code_.blocks[b];
     const cfg::Block& block = procedure_.blocks[b];
     code.landing = at();
-    const Verify verify = emit_verify(as_, original(procedure_.address_of(block)));
+    const Verify verify = emit_verify(as_, original(procedure_.address_of(block)), request_.compare,
+                                      Arrived::kByReturn);
     code.landing_accept = at();
     as_.mov_rcx_gs(tcb::kSpillRcx);
     code.return_counted = at();
@@ -102,6 +103,7 @@ class UnitEmitter {
   }
 
   void emit_block(BlockIndex b) {
+    block_ = b;
     const cfg::Block& block = procedure_.blocks[b];
     BlockCode& code = code_.blocks[b];
     code.landing = BlockCode::kNone;
@@ -147,7 +149,17 @@ class UnitEmitter {
     return request_.view->code_at(procedure_.range.begin + insn.offset).first(insn.size);
   }
 
+  // Bytes that are no code may decode to an operand gigabytes away.  Should control ever get there
+  // after all, the event names it.
+  bool out_of_reach(const Insn& insn) const {
+    if (insn.disp_offset == 0) return false;
+    const auto distance = static_cast<int64_t>(insn.target + request_.bias - as_.here().value());
+    constexpr int64_t kSlackBytes = 4096;
+    return distance > INT32_MAX - kSlackBytes || distance < INT32_MIN + kSlackBytes;
+  }
+
   void copy(const Insn& insn) {
+    if (out_of_reach(insn)) return emit_event(request_.first_block_event + block_);
     const auto bytes = bytes_of(insn);
     as_.bytes(bytes.data(), bytes.size());
     if (insn.disp_offset != 0) {
@@ -281,6 +293,7 @@ class UnitEmitter {
   }
 
   void emit_indirect(BlockIndex b, const Insn& insn) {
+    if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
     as_.mov_gs_rcx(tcb::kSpillRcx);
     emit_load_target(insn);
     as_.mov_gs_rcx(tcb::kTarget);
@@ -295,8 +308,10 @@ class UnitEmitter {
   void emit_return(const Insn& insn) {
     as_.mov_gs_rcx(tcb::kSpillRcx);
     as_.pop_rcx();
-    if (insn.return_pop_bytes) as_.lea_rsp_rsp(insn.return_pop_bytes);
-    as_.mov_gs_rcx(tcb::kTarget);
+    if (insn.return_pop_bytes) {
+      as_.lea_rsp_rsp(insn.return_pop_bytes);
+      as_.mov_popped_rcx();  // where the landing looks for it
+    }
     as_.movzx_ecx_cx();
     as_.jmp_table_rcx8(request_.tables_base + tables::kReturns);
   }
@@ -368,7 +383,7 @@ class UnitEmitter {
     }
     for (const auto& [block, verify] : mismatches_) {
       mark(Mark::Kind::kMismatch, block);
-      for (uint32_t field : verify.mismatch_fields) as_.patch_rel32(field, as_.here().value());
+      point_mismatch(as_, verify, as_.here().value());
       const CacheAddr slot = as_.jmp_slot(request_.gateways.ret.value());
       code_.blocks[block].mismatch_slot = static_cast<uint32_t>(slot - code_.begin);
     }
@@ -416,6 +431,7 @@ class UnitEmitter {
   const Plan& plan_;
   UnitCode code_;
   uint32_t base_ = 0;
+  BlockIndex block_ = 0;  // being emitted
   size_t next_event_ = 0;
   std::vector<uint32_t> return_edge_;
   std::vector<Fixup> fixups_;

@@ -21,12 +21,16 @@ uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
   return counted;
 }
 
-Verify emit_verify(Assembler& as, uint64_t original) {
+Verify emit_verify(Assembler& as, uint64_t original, Compare compare, Arrived arrived) {
   Verify verify;
   const auto low = static_cast<uint32_t>(original);
   const auto high = static_cast<uint32_t>(original >> 32);
-  for (int half = 0; half < 2; ++half) {
-    as.mov_ecx_gs(tcb::kTarget + (half ? 4u : 0u));
+  for (unsigned half = 0; half < (compare == Compare::kAll64 ? 2u : 1u); ++half) {
+    if (arrived == Arrived::kByReturn) {
+      as.mov_ecx_popped(half != 0);
+    } else {
+      as.mov_ecx_gs(tcb::kTarget + half * 4);
+    }
     as.lea_ecx_rcx(static_cast<int32_t>(0u - (half ? high : low)));
     as.jrcxz(5);  // over the jmp
     as.jmp(as.here().value());
@@ -35,11 +39,17 @@ Verify emit_verify(Assembler& as, uint64_t original) {
   return verify;
 }
 
+void point_mismatch(Assembler& as, const Verify& verify, uint64_t target) {
+  for (const uint32_t field : verify.mismatch_fields) {
+    if (field != 0) as.patch_rel32(field, target);
+  }
+}
+
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss) {
+               CacheAddr target, CacheAddr miss, Compare compare, Arrived arrived) {
   Stub stub;
   stub.entry = as.here();
-  const Verify verify = emit_verify(as, original);
+  const Verify verify = emit_verify(as, original, compare, arrived);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.uncounted = as.here();
@@ -48,7 +58,7 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   as.jmp_anywhere(target.value());
   const uint64_t mismatch = as.here().value();
   stub.mismatch_slot = as.jmp_slot(miss.value());
-  for (uint32_t field : verify.mismatch_fields) as.patch_rel32(field, mismatch);
+  point_mismatch(as, verify, mismatch);
   stub.end = as.here();
   return stub;
 }
@@ -207,7 +217,10 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
   emit_action(as, code, common);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
-  code.entries.ret = emit_entry(as, Request::kReturn, false, common);
+  code.entries.ret = as.here();
+  as.mov_rcx_popped();
+  as.mov_gs_rcx(tcb::kTarget);
+  emit_entry(as, Request::kReturn, false, common);
   code.entries.syscall = emit_entry(as, Request::kSyscall, true, common);
   code.entries.event = emit_entry(as, Request::kEvent, true, common);
   code.return_miss = code.entries.ret;

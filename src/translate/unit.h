@@ -9,20 +9,20 @@
 //
 //   original                        copy
 //   call f                          push [original return address]; jmp f'
-//   ret                             mov gs:[spill], rcx; pop rcx; mov gs:[target], rcx
+//   ret                             mov gs:[spill], rcx; pop rcx
 //                                   movzx ecx, cx; jmp [returns + rcx*8]
-//   (return address)                landing: cmp gs:[target], it; jne next landing
+//   (return address)                landing: is [rsp-8] it? else next landing
 //                                            mov rcx, gs:[spill]
 //   jmp/call r/m                    mov gs:[spill], rcx; mov rcx, r/m; mov gs:[target], rcx
 //                                   (push ...); jmp first pair stub of this site
-//   (site, target) pair stub        cmp gs:[target], it; jne next pair stub
+//   (site, target) pair stub        is gs:[target] it? else next pair stub
 //                                   mov rcx, gs:[spill]; inc counter of the pair; jmp target'
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
-// Every comparison is of all 64 bits, so no two addresses are ever confused, and goes through
-// jrcxz, which changes no flag.  Where the flags are live, increments go through lea, which changes
-// none.
+// A comparison is of the low 32 bits as long as no two modules' code is alike in them, and of all
+// 64 otherwise (`Compare`), so no two addresses of code are ever confused.  It goes through jrcxz,
+// which changes no flag.  Where the flags are live, increments go through lea, which changes none.
 //
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
@@ -125,6 +125,11 @@ struct Gateways {
   CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
 };
 
+// How much of an address tells it from all others.
+enum class Compare : uint8_t { kLow32, kAll64 };
+// Where the address in question is: gs:[target] for indirect branches, [rsp-8] behind a return.
+enum class Arrived : uint8_t { kByBranch, kByReturn };
+
 struct EmitRequest {
   const cfg::Procedure* procedure = nullptr;
   const Plan* plan = nullptr;
@@ -132,6 +137,7 @@ struct EmitRequest {
   uint64_t bias = 0;         // target address = link address + bias
   uint32_t tables_base = 0;  // address of the tables in the target
   Gateways gateways;
+  Compare compare = Compare::kAll64;
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
   uint32_t first_syscall = 0;
@@ -150,14 +156,15 @@ size_t emit_bound_bytes(const cfg::Procedure& procedure);
 // on the counter has been incremented.
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 
-// Compares gs:[target] with an original address; falls through when equal, else jumps to a field
-// (offset returned) that the caller points somewhere.  Changes rcx and no flag: the address may
-// belong to a stub farther down the chain, or to a target never seen before, and that one may look
-// at the flags.
+// Compares where control wants to go with an original address; falls through when equal, else jumps
+// to a field (offset returned, 0 if unused) that the caller points somewhere.  Changes rcx and no
+// flag: the address may belong to a stub farther down the chain, or to a target never seen before,
+// and that one may look at the flags.
 struct Verify {
   uint32_t mismatch_fields[2] = {0, 0};
 };
-Verify emit_verify(isa::Assembler& as, uint64_t original);
+Verify emit_verify(isa::Assembler& as, uint64_t original, Compare compare, Arrived arrived);
+void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 
 // A stub that is the only way from a site (or from anywhere, for returns and cross links) to a
 // target: verify, count, go.
@@ -170,7 +177,7 @@ struct Stub {
   CacheAddr end;
 };
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss);
+               CacheAddr target, CacheAddr miss, Compare compare, Arrived arrived);
 
 // The code that talks to the monitor; once per area.
 struct GatewayCode {

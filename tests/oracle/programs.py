@@ -14,6 +14,7 @@ A program is one file of tests/programs whose first lines are comments of these 
   // needs: avx                                  a flag of /proc/cpuinfo, else skipped
   // also: shared NAME.c                         a shared object built beside it
   // inexact: why                                Tally must name what it does not count
+  // unbalanced: why                             flow need not balance (inexact is named as well)
   // limit: 2000000                              steps for the oracle
 
 Link modes: nolibc (static, own _start), static (glibc), dynamic.
@@ -39,7 +40,8 @@ LINK = {
     ("dynamic", "nopie"): ["-no-pie"],
 }
 KEYS = (
-    "Claim build ci flags dynamic args stdin env expect oracle count needs also inexact limit"
+    "Claim build ci flags dynamic args stdin env expect oracle count needs also inexact"
+    " unbalanced limit"
 ).split()
 
 

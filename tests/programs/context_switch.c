@@ -2,6 +2,8 @@
 // build: gcc,clang O0,O2 pie,nopie static
 // ci: gcc O2 nopie static
 // inexact: stacks
+// unbalanced: __start_context is entered by a return and never left
+// oracle: output
 #include <stdio.h>
 #include <ucontext.h>
 
