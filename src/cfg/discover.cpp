@@ -53,6 +53,7 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
   procedure.range = request.range;
   base_ = request.range.begin;
   index_.assign(request.range.size_bytes(), 0);
+  bytes_ = view_.code_at(base_);
   found_.clear();
   leaders_.clear();
   worklist_.clear();
@@ -97,10 +98,11 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
       leaders_.push_back(static_cast<uint32_t>(at - base_));
       return;
     }
-    const auto bytes = view_.code_at(at);
-    isa::Insn insn = isa::decode(bytes, at.value());
+    const auto offset = static_cast<size_t>(at - base_);
+    if (offset >= bytes_.size()) return;
+    isa::Insn insn = isa::decode(bytes_.subspan(offset), at.value());
     if (insn.size == 0 || !request.range.contains(at + (insn.size - 1u))) return;
-    insn.offset = static_cast<uint32_t>(at - base_);
+    insn.offset = static_cast<uint32_t>(offset);
     found_.push_back(Found{insn, first, false});
     slot = static_cast<uint32_t>(found_.size());
     const LinkAddr next = at + insn.size;
@@ -129,7 +131,8 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
         add_leader(request, next);
         return;
       case Flow::kIndirectJump:
-        read_jump_table(request, at);
+        // `jmp [rip+x]` goes through one pointer, not through a table.
+        if (insn.disp_offset == 0) read_jump_table(request, at);
         return;
       case Flow::kReturn:
       case Flow::kTrap:
@@ -286,7 +289,7 @@ uint8_t Discoverer::flags_live_at_entry(LinkAddr target) {
   uint8_t undecided = isa::flag::kAll;
   uint8_t live = 0;
   LinkAddr at = target;
-  constexpr int kLookAheadInsns = 12;
+  constexpr int kLookAheadInsns = 6;
   for (int i = 0; i < kLookAheadInsns && undecided != 0; ++i) {
     const isa::Insn insn = isa::decode(view_.code_at(at), at.value());
     if (insn.size == 0) break;

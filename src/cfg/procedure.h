@@ -140,7 +140,8 @@ class Discoverer {
 
   CodeView view_;
   LinkAddr base_;
-  std::vector<uint32_t> index_;  // by offset in the range: index in found_ + 1
+  std::span<const uint8_t> bytes_;  // from base_ on
+  std::vector<uint32_t> index_;     // by offset in the range: index in found_ + 1
   std::vector<Found> found_;
   std::vector<uint32_t> leaders_;  // offsets, unsorted, may repeat
   std::vector<LinkAddr> worklist_;

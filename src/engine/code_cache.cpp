@@ -24,29 +24,6 @@ BlockRef unpack(uint64_t value) {
   return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
 }
 
-bool never_returns_by_name(const std::string& name) {
-  static constexpr const char* kNames[] = {"abort",
-                                           "exit",
-                                           "_exit",
-                                           "_Exit",
-                                           "__assert_fail",
-                                           "longjmp",
-                                           "__longjmp_chk",
-                                           "__stack_chk_fail",
-                                           "__cxa_throw",
-                                           "__cxa_rethrow",
-                                           "_Unwind_Resume",
-                                           "__cxa_bad_cast",
-                                           "__fortify_fail",
-                                           "__chk_fail",
-                                           "__libc_fatal",
-                                           "pthread_exit",
-                                           "__cxa_throw_bad_array_new_length",
-                                           "_ZSt9terminatev"};
-  return std::any_of(std::begin(kNames), std::end(kNames),
-                     [&](const char* n) { return name == n; });
-}
-
 }  // namespace
 
 void CodeCache::initialize_tables() {
@@ -147,18 +124,18 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   request.range = bounds.range;
   request.entry = bounds.entry;
   const std::vector<uint32_t> overlapping = units_meeting(module, bounds.range);
-  request.known_elsewhere = [&](LinkAddr a) {
-    const uint64_t* found = blocks_.find(module.to_target(a).value());
-    if (found != nullptr && *found != kGone) return true;
-    return !overlapping.empty() && inside(a, overlapping).valid();
-  };
-  // If the procedure's beginning is translated already, what is new begins right here.
-  if (request.known_elsewhere(request.entry)) request.entry = address;
+  // Nearly always this is the first unit in its range, and then nothing in it is known yet.
+  if (!overlapping.empty()) {
+    request.known_elsewhere = [&](LinkAddr a) {
+      const uint64_t* found = blocks_.find(module.to_target(a).value());
+      return (found != nullptr && *found != kGone) || inside(a, overlapping).valid();
+    };
+    // If the procedure's beginning is translated already, what is new begins right here.
+    if (request.known_elsewhere(request.entry)) request.entry = address;
+  }
   if (request.entry != address) request.extra_entries.push_back(address);
   request.never_returns = [&](LinkAddr target) {
-    const elf::Symbol* symbol = module.image->symbol_at(target);
-    return symbol != nullptr && symbol->range.begin == target &&
-           never_returns_by_name(symbol->name);
+    return module.never_return.contains(target.value());
   };
   auto unit = std::make_unique<Unit>();
   unit->id = static_cast<uint32_t>(units_.size());

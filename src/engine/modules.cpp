@@ -23,6 +23,29 @@ bool low_halves_meet(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size) {
   return distance < a_size || static_cast<uint32_t>(a - b) < b_size;
 }
 
+bool never_returns_by_name(const std::string& name) {
+  static constexpr const char* kNames[] = {"abort",
+                                           "exit",
+                                           "_exit",
+                                           "_Exit",
+                                           "__assert_fail",
+                                           "longjmp",
+                                           "__longjmp_chk",
+                                           "__stack_chk_fail",
+                                           "__cxa_throw",
+                                           "__cxa_rethrow",
+                                           "_Unwind_Resume",
+                                           "__cxa_bad_cast",
+                                           "__fortify_fail",
+                                           "__chk_fail",
+                                           "__libc_fatal",
+                                           "pthread_exit",
+                                           "__cxa_throw_bad_array_new_length",
+                                           "_ZSt9terminatev"};
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](const char* n) { return name == n; });
+}
+
 bool is_special(const std::string& path) {
   return path.empty() || path[0] == '[';
 }
@@ -131,6 +154,11 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
             "{} and {} were mapped at addresses that are alike in their low 32 bits; run it again",
             module->path, other->path);
       }
+    }
+  }
+  for (const elf::Symbol& symbol : module->image->symbols()) {
+    if (never_returns_by_name(symbol.name)) {
+      module->never_return.insert(symbol.range.begin.value());
     }
   }
   const std::shared_ptr<elf::Image> shared = module->image;

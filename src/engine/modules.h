@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "cfg/procedure.h"
@@ -25,7 +26,7 @@ struct Module {
   Area* area = nullptr;  // once something of it is translated
   cfg::CodeView view;
   std::unique_ptr<cfg::Discoverer> discoverer;
-  std::vector<elf::Symbol> entries;  // merged starts of procedures, for bounds
+  std::unordered_set<uint64_t> never_return;  // link addresses of abort, exit, ...
 
   bool holds(TargetAddr address) const {
     for (const TargetRange& r : executable) {

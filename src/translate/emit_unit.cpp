@@ -18,7 +18,11 @@ using isa::Insn;
 class UnitEmitter {
  public:
   UnitEmitter(Assembler& as, const EmitRequest& request)
-      : as_(as), request_(request), procedure_(*request.procedure), plan_(*request.plan) {}
+      : as_(as),
+        request_(request),
+        procedure_(*request.procedure),
+        plan_(*request.plan),
+        bytes_(request.view->code_at(request.procedure->range.begin)) {}
 
   UnitCode emit() {
     code_.begin = as_.here();
@@ -146,7 +150,7 @@ class UnitEmitter {
   }
 
   std::span<const uint8_t> bytes_of(const Insn& insn) const {
-    return request_.view->code_at(procedure_.range.begin + insn.offset).first(insn.size);
+    return bytes_.subspan(insn.offset, insn.size);
   }
 
   // Bytes that are no code may decode to an operand gigabytes away.  Should control ever get there
@@ -429,6 +433,7 @@ class UnitEmitter {
   const EmitRequest& request_;
   const cfg::Procedure& procedure_;
   const Plan& plan_;
+  std::span<const uint8_t> bytes_;  // of the procedure's range
   UnitCode code_;
   uint32_t base_ = 0;
   BlockIndex block_ = 0;  // being emitted
