@@ -8,6 +8,15 @@ _tally_program_index() {
   done
 }
 
+# What --format may be for a command.
+_tally_formats() {
+  case $1/$2 in
+    dump/cfg) echo "text dot" ;;
+    dump/profile | explain/* | doctor/*) echo "text json" ;;
+    *) echo "text json csv" ;;
+  esac
+}
+
 _tally() {
   local cur prev words cword
   _init_completion -n = || return
@@ -20,14 +29,14 @@ _tally() {
   fi
   case $cur in
     --format=*)
-      COMPREPLY=($(compgen -W "text json csv dot" -- "${cur#*=}"))
+      COMPREPLY=($(compgen -W "$(_tally_formats "${words[1]}" "${words[2]-}")" -- "${cur#*=}"))
       return ;;
     --placement=feedback=*)
       cur=${cur#--placement=feedback=}
       _filedir tally
       return ;;
     --placement=*)
-      COMPREPLY=($(compgen -W "blocks edges feedback=" -- "${cur#*=}"))
+      COMPREPLY=($(compgen -W "edges blocks feedback=" -- "${cur#*=}"))
       compopt -o nospace
       return ;;
     --syntax=*)
@@ -55,7 +64,8 @@ _tally() {
         COMPREPLY=($(compgen -W "instructions edges blocks profile cfg" -- "$cur"))
         return
       fi
-      options="--format= --function= --help" ;;
+      options="--format= --help"
+      [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
     doctor) options="--format= --help" ;;
     *)
       _command_offset 1
