@@ -218,14 +218,17 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;
   request.first_block_event = kUnsupportedEventBase + unit.first_block;
-  isa::Assembler as(area.memory + area.used_bytes, kAreaSizeBytes - area.used_bytes,
-                    area.base + area.used_bytes);
-  unit.code = emit_unit(as, request);
+  isa::Assembler hot(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
+                     area.base + area.used_bytes);
+  const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
+  isa::Assembler cold(area.memory + cold_at, kAreaSizeBytes - cold_at, area.base + cold_at);
+  unit.code = emit_unit(hot, cold, request);
   if (unit.code.size_bytes == 0) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
-  area.used_bytes += (unit.code.size_bytes + 15u) & ~15u;
+  area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
+  area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
   for (const UnitCode::EventResume& e : unit.code.events) {
     if (e.event < kUnsupportedEventBase) events_[e.event].resume = e.resume;
   }
@@ -270,8 +273,8 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
 }
 
 void CodeCache::register_unit(Unit& unit, Area& area) {
-  if (records_.size() <= area.index) records_.resize(area.index + 1);
-  records_[area.index].push_back(CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
+  add_record(area, CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
+  add_record(area, CodeRecord{unit.code.cold_begin, CodeRecord::Kind::kUnitCold, unit.id, 0});
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) links_.push_back({unit.id, i});
   for (const Site& site : unit.code.sites) {
     SiteState state;
@@ -307,11 +310,22 @@ void CodeCache::release(uint32_t id) {
 
 // ---- looking up --------------------------------------------------------------------------------
 
+size_t CodeCache::record_index(const Area& area, CacheAddr address) {
+  return 2 * area.index + (address >= area.base + kAreaHalfBytes ? 1u : 0u);
+}
+
+void CodeCache::add_record(const Area& area, const CodeRecord& record) {
+  const size_t half = record_index(area, record.begin);
+  if (records_.size() <= half) records_.resize(half + 1);
+  records_[half].push_back(record);
+}
+
 const CodeRecord* CodeCache::record_at(CacheAddr address) const {
   for (const Area& area : region_.areas()) {
     if (address < area.base || address >= area.base + kAreaSizeBytes) continue;
-    if (area.index >= records_.size()) return nullptr;
-    const auto& records = records_[area.index];
+    const size_t half = record_index(area, address);
+    if (half >= records_.size()) return nullptr;
+    const auto& records = records_[half];
     auto it = std::upper_bound(records.begin(), records.end(), address,
                                [](CacheAddr a, const CodeRecord& r) { return a < r.begin; });
     return it == records.begin() ? nullptr : &*(it - 1);

@@ -122,7 +122,7 @@ struct EventState {
 
 // What a place in the code cache is.
 struct CodeRecord {
-  enum class Kind : uint8_t { kUnit, kPair, kArrival, kDispatch, kGateway };
+  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kDispatch, kGateway };
   CacheAddr begin;
   Kind kind = Kind::kUnit;
   uint32_t index = 0;  // unit, site, arrival
@@ -199,6 +199,8 @@ class CodeCache {
   Status emit(Unit& unit, Area& area);
   void add_events(Unit& unit, std::vector<translate::Plan::Event>& events);
   void register_unit(Unit& unit, Area& area);
+  static size_t record_index(const Area& area, CacheAddr address);
+  void add_record(const Area& area, const CodeRecord& record);
   uint32_t allocate_counter();
   bool is_entry(BlockRef ref) const {
     return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
@@ -243,7 +245,7 @@ class CodeCache {
   std::vector<ArrivalStub> arrivals_;
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   std::vector<Chain> returns_ = std::vector<Chain>(65536);
-  std::vector<std::vector<CodeRecord>> records_;  // by area, ascending
+  std::vector<std::vector<CodeRecord>> records_;  // by half of an area, ascending
   FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of
   // By module and beginning of the range, for `units_meeting`; with the widest range seen.
   std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> by_range_;

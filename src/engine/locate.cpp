@@ -109,6 +109,11 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       const Unit& unit = cache_.unit(record->index);
       return locate_in_unit(unit, static_cast<uint32_t>(address - unit.code.begin), regs, slot);
     }
+    case CodeRecord::Kind::kUnitCold: {
+      const Unit& unit = cache_.unit(record->index);
+      const auto offset = static_cast<uint32_t>(address - unit.code.cold_begin);
+      return locate_in_unit(unit, unit.code.body_bytes + offset, regs, slot);
+    }
     case CodeRecord::Kind::kPair: {
       const SiteState& site = cache_.sites()[record->index];
       const Pair& pair = site.pairs[record->pair];

@@ -51,15 +51,14 @@ void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
 
 template <class Emit>
 auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
-  isa::Assembler as(area.memory + area.used_bytes, kAreaSizeBytes - area.used_bytes,
+  isa::Assembler as(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
                     area.base + area.used_bytes);
   CodeRecord placed = record;
   placed.begin = as.here();
   auto result = emit(as);
   CHECK(!as.overflowed()) << "the code cache is full";
   area.used_bytes += (as.offset() + 15u) & ~15u;
-  if (records_.size() <= area.index) records_.resize(area.index + 1);
-  records_[area.index].push_back(placed);
+  add_record(area, placed);
   stats_.code_bytes += as.offset();
   return result;
 }
@@ -133,7 +132,7 @@ void CodeCache::enter_landing(BlockRef call_block) {
   for (const ChainEntry& entry : chain) {
     if (entry.original == original) return;
   }
-  insert(chain, {original, unit.code.begin + code.landing, unit.code.begin + code.mismatch_slot},
+  insert(chain, {original, unit.code.begin + code.landing, unit.code.address(code.mismatch_slot)},
          unit.module->area->gateway.return_miss,
          [&](CacheAddr head) { set_return_head(low, head); });
 }

@@ -104,7 +104,7 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
 Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
                                const RemoteCall& call) {
   for (Area& area : areas_) {
-    if (reaches(area.base.value(), range) && area.used_bytes < kAreaSizeBytes * 3 / 4) {
+    if (reaches(area.base.value(), range) && area.used_bytes < kAreaHalfBytes * 3 / 4) {
       return &area;
     }
   }
@@ -135,7 +135,7 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
   const uint64_t offset = kAreasFileOffset + area.index * kAreaSizeBytes;
   TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
   area.memory = file_ + offset;
-  isa::Assembler as(area.memory, kAreaSizeBytes, area.base);
+  isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
   area.gateway = emit_gateway(as, tables_base_);
   area.used_bytes = (as.offset() + 63u) & ~63u;
   areas_.push_back(area);

@@ -26,7 +26,8 @@ struct Area {
   uint32_t index = 0;
   CacheAddr base;  // in the target
   uint8_t* memory = nullptr;
-  uint64_t used_bytes = 0;
+  uint64_t used_bytes = 0;       // of the first half: bodies, pairs, arrivals
+  uint64_t cold_used_bytes = 0;  // of the second half: stubs that run seldom
   translate::GatewayCode gateway;
 };
 

@@ -17,48 +17,66 @@ using isa::Insn;
 
 class UnitEmitter {
  public:
-  UnitEmitter(Assembler& as, const EmitRequest& request)
-      : as_(as),
+  UnitEmitter(Assembler& hot, Assembler& cold, const EmitRequest& request)
+      : hot_(hot),
+        cold_(cold),
+        as_(&hot),
         request_(request),
         procedure_(*request.procedure),
         plan_(*request.plan),
         bytes_(request.view->code_at(request.procedure->range.begin)) {}
 
   UnitCode emit() {
-    code_.begin = as_.here();
+    code_.begin = hot_.here();
+    code_.cold_begin = cold_.here();
+    hot_base_ = hot_.offset();
+    cold_base_ = cold_.offset();
     code_.blocks.resize(procedure_.blocks.size());
     code_.insn_offset.resize(procedure_.insns.size());
-    base_ = as_.offset();
     find_return_edges();
     for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
     code_.body_bytes = at();
+    as_ = &cold_;
     emit_cold();
     emit_pool();
     apply_fixups();
-    code_.size_bytes = as_.overflowed() ? 0 : at();
+    code_.cold_bytes = cold_.offset() - cold_base_;
+    code_.size_bytes =
+        hot_.overflowed() || cold_.overflowed() ? 0 : code_.body_bytes + code_.cold_bytes;
     return std::move(code_);
   }
 
  private:
+  struct Field {  // a 32-bit distance in one of the two parts
+    Assembler* part = nullptr;
+    uint32_t offset = 0;
+    void point_to(uint64_t target) const { part->patch_rel32(offset, target); }
+    CacheAddr address() const { return CacheAddr(part->here().value() - part->offset() + offset); }
+  };
   struct Fixup {  // a distance inside the unit, patched at the end
-    uint32_t field;
+    Field field;
     BlockIndex block;
   };
   struct ColdEdge {  // a counted taken edge
-    uint32_t field;
+    Field field;
     uint32_t edge;
   };
   struct ColdLink {  // the stub behind an unresolved link
-    uint32_t field;
+    Field field;
     uint32_t link;
   };
   struct PoolEntry {
-    uint32_t field;
+    Field field;
     uint64_t value;
   };
 
-  // All offsets kept in UnitCode are relative to the unit's begin.
-  uint32_t at() const { return as_.offset() - base_; }
+  // Offsets kept in UnitCode: first the hot part, then, from body_bytes on, the cold one.
+  uint32_t to_unit_offset(uint32_t part_offset) const {
+    return as_ == &hot_ ? part_offset - hot_base_ : code_.body_bytes + part_offset - cold_base_;
+  }
+  uint32_t at() const { return to_unit_offset(as_->offset()); }
+  // The 32-bit field just emitted.
+  Field last_field() const { return {as_, as_->offset() - 4}; }
   uint64_t original(LinkAddr a) const { return a.value() + request_.bias; }
 
   uint8_t live_into(const Edge& edge) const {
@@ -79,16 +97,15 @@ class UnitEmitter {
     BlockCode& code = code_.blocks[b];
     const cfg::Block& block = procedure_.blocks[b];
     code.landing = at();
-    const Verify verify = emit_verify(as_, original(procedure_.address_of(block)), request_.compare,
-                                      Arrived::kByReturn);
+    const Verify verify = emit_verify(*as_, original(procedure_.address_of(block)),
+                                      request_.compare, Arrived::kByReturn);
     code.landing_accept = at();
-    as_.mov_rcx_gs(tcb::kSpillRcx);
+    as_->mov_rcx_gs(tcb::kSpillRcx);
     code.return_counted = at();
     const uint32_t edge = return_edge_[b];
     if (plan_.edge_counter[edge] != kNoCounter) {
-      code.return_counted =
-          emit_counter(as_, static_cast<uint32_t>(plan_.edge_counter[edge]), block.flags_live_in) -
-          base_;
+      code.return_counted = to_unit_offset(
+          emit_counter(*as_, static_cast<uint32_t>(plan_.edge_counter[edge]), block.flags_live_in));
     }
     mismatches_.push_back({b, verify});
   }
@@ -120,7 +137,8 @@ class UnitEmitter {
       const uint32_t index = block.first_insn + i;
       if (i == code.probe_insn) {
         code.probe_begin = at();
-        code.probe_counted = emit_counter(as_, static_cast<uint32_t>(counter), live) - base_;
+        code.probe_counted =
+            to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter), live));
       }
       emit_events(index);
       code_.insn_offset[index] = at();
@@ -144,9 +162,9 @@ class UnitEmitter {
   }
 
   void emit_event(uint32_t event) {
-    as_.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(event));
-    as_.jmp(request_.gateways.event.value());
-    code_.events.push_back({event, as_.here()});
+    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(event));
+    as_->jmp(request_.gateways.event.value());
+    code_.events.push_back({event, as_->here()});
   }
 
   std::span<const uint8_t> bytes_of(const Insn& insn) const {
@@ -157,7 +175,7 @@ class UnitEmitter {
   // after all, the event names it.
   bool out_of_reach(const Insn& insn) const {
     if (insn.disp_offset == 0) return false;
-    const auto distance = static_cast<int64_t>(insn.target + request_.bias - as_.here().value());
+    const auto distance = static_cast<int64_t>(insn.target + request_.bias - as_->here().value());
     constexpr int64_t kSlackBytes = 4096;
     return distance > INT32_MAX - kSlackBytes || distance < INT32_MIN + kSlackBytes;
   }
@@ -165,20 +183,20 @@ class UnitEmitter {
   void copy(const Insn& insn) {
     if (out_of_reach(insn)) return emit_event(request_.first_block_event + block_);
     const auto bytes = bytes_of(insn);
-    as_.bytes(bytes.data(), bytes.size());
+    as_->bytes(bytes.data(), bytes.size());
     if (insn.disp_offset != 0) {
       // The displacement counts from the end of the instruction, behind any immediate.
-      patch_displacement(as_.offset() - insn.size + insn.disp_offset, insn.target + request_.bias);
+      patch_displacement(as_->offset() - insn.size + insn.disp_offset, insn.target + request_.bias);
     }
   }
 
   void patch_displacement(uint32_t field, uint64_t target) {
-    const uint64_t next = as_.here().value();
+    const uint64_t next = as_->here().value();
     const auto distance = static_cast<int64_t>(target - next);
-    CHECK(distance == static_cast<int32_t>(distance) || as_.overflowed())
+    CHECK(distance == static_cast<int32_t>(distance) || as_->overflowed())
         << "RIP-relative operand out of reach";
-    const uint64_t field_end = as_.here().value() - as_.offset() + field + 4;
-    as_.patch_rel32(field, field_end + static_cast<uint64_t>(distance));
+    const uint64_t field_end = as_->here().value() - as_->offset() + field + 4;
+    as_->patch_rel32(field, field_end + static_cast<uint64_t>(distance));
   }
 
   uint32_t edge_of_kind(BlockIndex b, EdgeKind kind) const {
@@ -193,34 +211,33 @@ class UnitEmitter {
   void emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall) {
     const Edge& edge = procedure_.edges[edge_index];
     if (edge.to == cfg::kExitBlock) {
-      as_.align_patch(1);
-      as_.jmp(as_.here().value());
-      add_link(as_.offset() - 4, edge.target, from, edge_index);
+      as_->align_patch(1);
+      as_->jmp(as_->here().value());
+      add_link(last_field(), edge.target, from, edge_index);
       return;
     }
     if (may_fall && edge.to == from + 1 && !behind_a_call(edge.to)) return;
-    as_.jmp(as_.here().value());
-    fixups_.push_back({as_.offset() - 4, edge.to});
+    as_->jmp(as_->here().value());
+    fixups_.push_back({last_field(), edge.to});
   }
 
   // Falls into the next block, counting the edge on the way.
   void emit_next(BlockIndex b, uint32_t edge_index) {
     const int32_t counter = plan_.edge_counter[edge_index];
     if (counter != kNoCounter) {
-      code_.blocks[b].edge_counted = emit_counter(as_, static_cast<uint32_t>(counter),
-                                                  live_into(procedure_.edges[edge_index])) -
-                                     base_;
+      code_.blocks[b].edge_counted = to_unit_offset(emit_counter(
+          *as_, static_cast<uint32_t>(counter), live_into(procedure_.edges[edge_index])));
     }
     emit_jump_along(b, edge_index, true);
   }
 
-  void add_link(uint32_t field, LinkAddr target, BlockIndex block, uint32_t edge) {
+  void add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
     const auto index = static_cast<uint32_t>(code_.links.size());
-    code_.links.push_back(Link{code_.begin + (field - base_), target, block, edge});
+    code_.links.push_back(Link{field.address(), target, block, edge});
     cold_links_.push_back({field, index});
   }
 
-  void emit_taken(BlockIndex b, uint32_t edge_index, uint32_t field) {
+  void emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
     const Edge& edge = procedure_.edges[edge_index];
     if (plan_.edge_counter[edge_index] != kNoCounter) {
       cold_edges_.push_back({field, edge_index});
@@ -233,9 +250,9 @@ class UnitEmitter {
 
   void emit_conditional(BlockIndex b, const Insn& insn) {
     const uint32_t taken = procedure_.blocks[b].first_edge;
-    as_.align_patch(2);
-    as_.jcc(insn.condition, as_.here().value());
-    emit_taken(b, taken, as_.offset() - 4);
+    as_->align_patch(2);
+    as_->jcc(insn.condition, as_->here().value());
+    emit_taken(b, taken, last_field());
     emit_next(b, taken + 1);
   }
 
@@ -243,25 +260,25 @@ class UnitEmitter {
   void emit_counted_jump(BlockIndex b, const Insn& insn) {
     const uint32_t taken = procedure_.blocks[b].first_edge;
     const auto bytes = bytes_of(insn);
-    as_.bytes(bytes.data(), bytes.size() - 1);
-    as_.u8(5);
-    as_.jmp(as_.here().value());
-    const uint32_t fall_field = as_.offset() - 4;
-    as_.align_patch(1);
-    as_.jmp(as_.here().value());
-    emit_taken(b, taken, as_.offset() - 4);
-    as_.patch_rel32(fall_field, as_.here().value());
+    as_->bytes(bytes.data(), bytes.size() - 1);
+    as_->u8(5);
+    as_->jmp(as_->here().value());
+    const uint32_t fall_field = as_->offset() - 4;
+    as_->align_patch(1);
+    as_->jmp(as_->here().value());
+    emit_taken(b, taken, last_field());
+    as_->patch_rel32(fall_field, as_->here().value());
     emit_next(b, taken + 1);
   }
 
   void emit_push_return(const Insn& insn) {
     const uint64_t address = original(procedure_.range.begin + insn.offset + insn.size);
     if (address < (1ull << 31)) {
-      as_.push_imm32(static_cast<uint32_t>(address));
+      as_->push_imm32(static_cast<uint32_t>(address));
       return;
     }
-    as_.push_rip(as_.here().value());
-    pool_.push_back({as_.offset() - 4, address});
+    as_->push_rip(as_->here().value());
+    pool_.push_back({last_field(), address});
   }
 
   void emit_call(BlockIndex b, const Insn& insn) {
@@ -270,9 +287,9 @@ class UnitEmitter {
     if (procedure_.edges[block.first_edge].kind == EdgeKind::kJump) {
       return emit_next(b, block.first_edge);  // call next
     }
-    as_.align_patch(1);
-    as_.jmp(as_.here().value());
-    add_link(as_.offset() - 4, LinkAddr(insn.target), b, Link::kCallLink);
+    as_->align_patch(1);
+    as_->jmp(as_->here().value());
+    add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
   }
 
   // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
@@ -281,15 +298,15 @@ class UnitEmitter {
     uint8_t rex = 0x48;
     for (uint32_t i = 0; i + 1 < insn.modrm_offset; ++i) {
       const uint8_t byte = bytes[i];
-      if (byte == 0x64 || byte == 0x67) as_.u8(byte);
+      if (byte == 0x64 || byte == 0x67) as_->u8(byte);
       const bool is_rex = (byte & 0xf0) == 0x40 && i + 2 == insn.modrm_offset;
       if (is_rex) rex = static_cast<uint8_t>(0x48 | (byte & 3));
     }
-    as_.u8(rex);
-    as_.u8(0x8b);
-    as_.u8(static_cast<uint8_t>((bytes[insn.modrm_offset] & 0xc7) | 1 << 3));
-    const uint32_t operand = as_.offset();
-    as_.bytes(bytes.data() + insn.modrm_offset + 1, insn.size - insn.modrm_offset - 1u);
+    as_->u8(rex);
+    as_->u8(0x8b);
+    as_->u8(static_cast<uint8_t>((bytes[insn.modrm_offset] & 0xc7) | 1 << 3));
+    const uint32_t operand = as_->offset();
+    as_->bytes(bytes.data() + insn.modrm_offset + 1, insn.size - insn.modrm_offset - 1u);
     if (insn.disp_offset != 0) {
       patch_displacement(operand + insn.disp_offset - insn.modrm_offset - 1u,
                          insn.target + request_.bias);
@@ -298,45 +315,45 @@ class UnitEmitter {
 
   void emit_indirect(BlockIndex b, const Insn& insn) {
     if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
-    as_.mov_gs_rcx(tcb::kSpillRcx);
+    as_->mov_gs_rcx(tcb::kSpillRcx);
     emit_load_target(insn);
-    as_.mov_gs_rcx(tcb::kTarget);
+    as_->mov_gs_rcx(tcb::kTarget);
     const bool call = insn.flow == Flow::kIndirectCall;
     if (call) emit_push_return(insn);
-    as_.align_patch(1);
-    as_.jmp(as_.here().value());
-    code_.sites.push_back(Site{code_.begin + (as_.offset() - 4 - base_), CacheAddr(), b, call});
-    site_fields_.push_back(as_.offset() - 4);
+    as_->align_patch(1);
+    as_->jmp(as_->here().value());
+    code_.sites.push_back(Site{last_field().address(), CacheAddr(), b, call});
+    site_fields_.push_back(last_field());
   }
 
   void emit_return(const Insn& insn) {
-    as_.mov_gs_rcx(tcb::kSpillRcx);
-    as_.pop_rcx();
+    as_->mov_gs_rcx(tcb::kSpillRcx);
+    as_->pop_rcx();
     if (insn.return_pop_bytes) {
-      as_.lea_rsp_rsp(insn.return_pop_bytes);
-      as_.mov_popped_rcx();  // where the landing looks for it
+      as_->lea_rsp_rsp(insn.return_pop_bytes);
+      as_->mov_popped_rcx();  // where the landing looks for it
     }
-    as_.movzx_ecx_cx();
-    as_.jmp_table_rcx8(request_.tables_base + tables::kReturns);
+    as_->movzx_ecx_cx();
+    as_->jmp_table_rcx8(request_.tables_base + tables::kReturns);
   }
 
   void emit_syscall(BlockIndex b, const Insn& insn) {
-    as_.movzx_ecx_ax();
-    as_.movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
-    as_.jrcxz(5);
-    as_.jmp(as_.here().value());
-    syscall_fields_.push_back(as_.offset() - 4);
-    as_.syscall_insn();
-    as_.lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
-    code_.syscalls.push_back(SyscallSite{as_.here(), b});
+    as_->movzx_ecx_ax();
+    as_->movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
+    as_->jrcxz(5);
+    as_->jmp(as_->here().value());
+    syscall_fields_.push_back(last_field());
+    as_->syscall_insn();
+    as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
+    code_.syscalls.push_back(SyscallSite{as_->here(), b});
     const uint32_t edge = edge_of_kind(b, EdgeKind::kSystemCall);
     if (edge != UINT32_MAX) {
       emit_next(b, edge);
     } else {
       // Nothing decodable behind it; if it comes back after all, the monitor looks again.
-      as_.align_patch(1);
-      as_.jmp(as_.here().value());
-      add_link(as_.offset() - 4, procedure_.end_of(procedure_.blocks[b]), b, Link::kCallLink);
+      as_->align_patch(1);
+      as_->jmp(as_->here().value());
+      add_link(last_field(), procedure_.end_of(procedure_.blocks[b]), b, Link::kCallLink);
     }
   }
 
@@ -359,8 +376,8 @@ class UnitEmitter {
         return emit_syscall(b, insn);
       case Flow::kTrap:
         copy(insn);
-        as_.u8(0x0f);  // ud2: nothing comes back from here without the monitor
-        as_.u8(0x0b);
+        as_->u8(0x0f);  // ud2: nothing comes back from here without the monitor
+        as_->u8(0x0b);
         return;
       case Flow::kUnsupported:
         return emit_event(request_.first_block_event + b);
@@ -379,63 +396,67 @@ class UnitEmitter {
       const Edge& edge = procedure_.edges[cold.edge];
       mark(Mark::Kind::kEdgeStub, cold.edge);
       const size_t own_mark = code_.marks.size() - 1;
-      as_.patch_rel32(cold.field, as_.here().value());
+      cold.field.point_to(as_->here().value());
       const uint32_t counted =
-          emit_counter(as_, static_cast<uint32_t>(plan_.edge_counter[cold.edge]), live_into(edge));
-      code_.marks[own_mark].counted_offset = counted - base_;
+          emit_counter(*as_, static_cast<uint32_t>(plan_.edge_counter[cold.edge]), live_into(edge));
+      code_.marks[own_mark].counted_offset = to_unit_offset(counted);
       emit_jump_along(edge.from, cold.edge, false);
     }
     for (const auto& [block, verify] : mismatches_) {
       mark(Mark::Kind::kMismatch, block);
-      point_mismatch(as_, verify, as_.here().value());
-      const CacheAddr slot = as_.jmp_slot(request_.gateways.ret.value());
-      code_.blocks[block].mismatch_slot = static_cast<uint32_t>(slot - code_.begin);
+      point_mismatch(hot_, verify, as_->here().value());
+      const CacheAddr slot = as_->jmp_slot(request_.gateways.ret.value());
+      code_.blocks[block].mismatch_slot =
+          code_.body_bytes + static_cast<uint32_t>(slot - code_.cold_begin);
     }
     for (size_t i = 0; i < cold_links_.size(); ++i) {
       mark(Mark::Kind::kLinkStub, cold_links_[i].link);
-      as_.patch_rel32(cold_links_[i].field, as_.here().value());
-      as_.mov_gs64_imm(tcb::kArgument,
-                       static_cast<int32_t>(request_.first_link + cold_links_[i].link));
-      as_.jmp(request_.gateways.link.value());
+      cold_links_[i].field.point_to(as_->here().value());
+      as_->mov_gs64_imm(tcb::kArgument,
+                        static_cast<int32_t>(request_.first_link + cold_links_[i].link));
+      as_->jmp(request_.gateways.link.value());
     }
     for (uint32_t i = 0; i < site_fields_.size(); ++i) {
       mark(Mark::Kind::kSiteMiss, i);
-      as_.patch_rel32(site_fields_[i], as_.here().value());
-      code_.sites[i].miss_stub = as_.here();
-      as_.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
-      as_.jmp(request_.gateways.indirect.value());
+      site_fields_[i].point_to(as_->here().value());
+      code_.sites[i].miss_stub = as_->here();
+      as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
+      as_->jmp(request_.gateways.indirect.value());
     }
     for (uint32_t i = 0; i < syscall_fields_.size(); ++i) {
       mark(Mark::Kind::kSyscallStub, i);
-      as_.patch_rel32(syscall_fields_[i], as_.here().value());
-      as_.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
-      as_.jmp(request_.gateways.syscall.value());
+      syscall_fields_[i].point_to(as_->here().value());
+      as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
+      as_->jmp(request_.gateways.syscall.value());
     }
   }
 
   void emit_pool() {
     if (pool_.empty()) return;
-    as_.nops(static_cast<unsigned>((8 - (as_.here().value() & 7)) & 7));
+    as_->nops(static_cast<unsigned>((8 - (as_->here().value() & 7)) & 7));
     for (const PoolEntry& entry : pool_) {
-      as_.patch_rel32(entry.field, as_.here().value());
-      as_.u64(entry.value);
+      entry.field.point_to(as_->here().value());
+      as_->u64(entry.value);
     }
   }
 
   void apply_fixups() {
     const uint64_t begin = code_.begin.value();
     for (const Fixup& fixup : fixups_) {
-      as_.patch_rel32(fixup.field, begin + code_.blocks[fixup.block].label);
+      fixup.field.point_to(begin + code_.blocks[fixup.block].label);
     }
   }
 
-  Assembler& as_;
+  Assembler& hot_;
+  Assembler& cold_;
+  Assembler* as_;  // the part being written
   const EmitRequest& request_;
   const cfg::Procedure& procedure_;
   const Plan& plan_;
   std::span<const uint8_t> bytes_;  // of the procedure's range
   UnitCode code_;
-  uint32_t base_ = 0;
+  uint32_t hot_base_ = 0;
+  uint32_t cold_base_ = 0;
   BlockIndex block_ = 0;  // being emitted
   size_t next_event_ = 0;
   std::vector<uint32_t> return_edge_;
@@ -443,15 +464,15 @@ class UnitEmitter {
   std::vector<ColdEdge> cold_edges_;
   std::vector<ColdLink> cold_links_;
   std::vector<PoolEntry> pool_;
-  std::vector<uint32_t> site_fields_;
-  std::vector<uint32_t> syscall_fields_;
+  std::vector<Field> site_fields_;
+  std::vector<Field> syscall_fields_;
   std::vector<std::pair<BlockIndex, Verify>> mismatches_;
 };
 
 }  // namespace
 
-UnitCode emit_unit(isa::Assembler& as, const EmitRequest& request) {
-  return UnitEmitter(as, request).emit();
+UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request) {
+  return UnitEmitter(hot, cold, request).emit();
 }
 
 size_t emit_bound_bytes(const cfg::Procedure& procedure) {

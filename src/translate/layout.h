@@ -69,6 +69,7 @@ inline constexpr uint64_t kSizeBytes = 64ull << 20;
 }  // namespace tables
 
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
+inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;
 inline constexpr uint32_t kThreadsMax = 1024;
 inline constexpr uint32_t kAreasMax = 16;
 

@@ -103,10 +103,18 @@ struct BlockCode {
   static constexpr uint32_t kNone = UINT32_MAX;
 };
 
+// A unit has two parts: the body, and stubs that run seldom if ever.  They lie apart, so that the
+// instruction cache sees only bodies.  Offsets below count through the body first, then, from
+// `body_bytes` on, through the cold part.
 struct UnitCode {
   CacheAddr begin;
-  uint32_t size_bytes = 0;
+  CacheAddr cold_begin;
+  uint32_t size_bytes = 0;  // of both parts
   uint32_t body_bytes = 0;
+  uint32_t cold_bytes = 0;
+  CacheAddr address(uint32_t offset) const {
+    return offset < body_bytes ? begin + offset : cold_begin + (offset - body_bytes);
+  }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
   std::vector<Mark> marks;  // sorted by offset, all at or behind body_bytes
@@ -144,8 +152,8 @@ struct EmitRequest {
   uint32_t first_block_event = 0;  // event number = first_block_event + block
 };
 
-// Emits the unit; `code.size_bytes` is 0 when the assembler ran out of room.
-UnitCode emit_unit(isa::Assembler& as, const EmitRequest& request);
+// Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.
+UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request);
 
 // Upper bound of the bytes emit_unit needs.
 size_t emit_bound_bytes(const cfg::Procedure& procedure);
