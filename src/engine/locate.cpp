@@ -103,7 +103,6 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
   if (address < area->gateway.end) return locate_in_gateway(slot);
   const CodeRecord* record = cache_.record_at(address);
   if (record == nullptr) return {};
-  const auto target = TargetAddr(tcb_u64(slot, tcb::kTarget));
   switch (record->kind) {
     case CodeRecord::Kind::kUnit: {
       const Unit& unit = cache_.unit(record->index);

@@ -168,7 +168,6 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   const CacheAddr address(bias + 0x10000000 + random_() % 64);
   const CacheAddr far(bias + 0x20000000);
   gateways_ = {far, far + 16, far + 32, far + 48, far + 64};
-  isa::Assembler as(buffer_.data(), bound, address);
   EmitRequest request;
   request.procedure = &procedure;
   request.plan = &plan_;
@@ -176,10 +175,21 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   request.bias = bias;
   request.tables_base = kTablesBase;
   request.gateways = gateways_;
-  code_ = emit_unit(as, request);
+  // The cold part may lie anywhere; right behind the body, one buffer shows both.  How long the
+  // body is, a first attempt tells.
+  std::vector<uint8_t> elsewhere(bound);
+  isa::Assembler trial(buffer_.data(), bound, address);
+  isa::Assembler trial_cold(elsewhere.data(), bound, address + 0x100000);
+  const uint32_t body_bytes = emit_unit(trial, trial_cold, request).body_bytes;
+  ASSERT_FALSE(trial.overflowed()) << "emit_bound_bytes is too small: " << bound;
+  isa::Assembler hot(buffer_.data(), body_bytes, address);
+  isa::Assembler as(buffer_.data() + body_bytes, bound - body_bytes, address + body_bytes);
+  code_ = emit_unit(hot, as, request);
   ASSERT_FALSE(as.overflowed()) << "emit_bound_bytes is too small: " << bound;
   ASSERT_EQ(code_.begin, address);
-  ASSERT_EQ(code_.size_bytes, as.offset());
+  ASSERT_EQ(code_.body_bytes, body_bytes);
+  ASSERT_EQ(code_.cold_begin, address + body_bytes);
+  ASSERT_EQ(code_.size_bytes, body_bytes + as.offset());
   ASSERT_LE(code_.body_bytes, code_.size_bytes);
   check_places();
   check_copies();
@@ -363,7 +373,9 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
     request.tables_base = kTablesBase;
     const CacheAddr gateway(0x10001000);
     request.gateways = {gateway, gateway, gateway, gateway, gateway};
-    EXPECT_EQ(emit_unit(as, request).size_bytes, 0u);
+    std::vector<uint8_t> cold(1 << 20);
+    isa::Assembler cold_as(cold.data(), cold.size(), CacheAddr(0x10100000));
+    EXPECT_EQ(emit_unit(as, cold_as, request).size_bytes, 0u);
     EXPECT_TRUE(as.overflowed());
     EXPECT_EQ(buffer[room_bytes], 0xee) << "written behind the end";
   }

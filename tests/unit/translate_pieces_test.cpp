@@ -181,8 +181,8 @@ TEST_P(Pieces, AStubTakesItsOwnTargetOnlyAndCountsIt) {
   for (uint64_t original : {0x401000ull, 0x7fff12345678ull, 0xffffffff80000000ull, 0ull}) {
     isa::Assembler as = code_.assembler(0);
     emit_enter(as);
-    const Stub stub =
-        emit_stub(as, original, counter, live, code_.address(kHitAt), code_.address(kMissAt));
+    const Stub stub = emit_stub(as, original, counter, live, code_.address(kHitAt),
+                                code_.address(kMissAt), Compare::kAll64, Arrived::kByBranch);
     ASSERT_EQ(stub.mismatch_slot.value() & 7, 0u);
     ASSERT_TRUE(stub.entry < stub.accept && stub.accept < stub.uncounted &&
                 stub.uncounted < stub.counted && stub.counted < stub.mismatch_slot &&
