@@ -170,7 +170,7 @@ class CodeCache {
   BlockRef call_block_of(TargetAddr return_address);
 
   // Gives back most of a unit's memory, once it is on the books.
-  void release(uint32_t unit);
+  void release(uint32_t id);
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   const Unit& unit(uint32_t id) const { return *units_[id]; }

@@ -74,7 +74,7 @@ class Session {
   void handle(const Event& event);
   void thread_born(const Event& event);
   void thread_ready(pid_t tid);
-  void start_thread(pid_t tid, pid_t parent, bool vfork);
+  void start_thread(pid_t tid, pid_t parent, bool own_process);
   void release_child(pid_t tid);
   void thread_exiting(pid_t tid);
   void thread_gone(const Event& event);
