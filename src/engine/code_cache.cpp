@@ -300,6 +300,19 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   p.insns.shrink_to_fit();
 }
 
+void CodeCache::seal() {
+  for (const auto& unit : units_) {
+    std::vector<uint32_t>().swap(unit->code.insn_offset);
+    std::vector<Mark>().swap(unit->code.marks);
+  }
+  for (const auto& module : modules_.all()) module->discoverer.reset();
+  returns_.clear();
+  returns_.shrink_to_fit();
+  blocks_ = FlatMap<uint64_t>();
+  call_blocks_ = FlatMap<uint64_t>();
+  std::vector<std::vector<CodeRecord>>().swap(records_);
+}
+
 void CodeCache::release(uint32_t id) {
   Unit& unit = *units_[id];
   unit.code = UnitCode();

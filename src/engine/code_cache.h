@@ -169,6 +169,8 @@ class CodeCache {
   // The block that ends in the call whose return address this is.
   BlockRef call_block_of(TargetAddr return_address);
 
+  // Nothing will run any more: gives back what only running needs.
+  void seal();
   // Gives back most of a unit's memory, once it is on the books.
   void release(uint32_t id);
 
@@ -211,6 +213,8 @@ class CodeCache {
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
   Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
+  // Errors when counters or code cache are nearly used up: better named than run into.
+  Status check_room() const;
   ArrivalStub& arrival_at(BlockRef ref);
   CacheAddr way_in(BlockRef ref);
   void enter_landing(BlockRef call_block);

@@ -71,6 +71,22 @@ TargetAddr CodeCache::address_of(BlockRef ref) const {
   return unit.module->to_target(unit.address_of(ref.block)) + offset;
 }
 
+Status CodeCache::check_room() const {
+  constexpr uint32_t kSpareCounters = 200000;
+  constexpr uint64_t kSpareBytes = 64 << 10;
+  if (next_counter_ + kSpareCounters > tcb::kCountersMax) {
+    return make_error("the program needs more than {} counters", tcb::kCountersMax);
+  }
+  for (const Area& area : region_.areas()) {
+    if (area.used_bytes + kSpareBytes > kAreaHalfBytes ||
+        area.cold_used_bytes + kSpareBytes > kAreaHalfBytes) {
+      return make_error("the code cache is full ({} MB); the program runs more code than fits",
+                        kAreaSizeBytes >> 20);
+    }
+  }
+  return Ok{};
+}
+
 // ---- arrivals ----------------------------------------------------------------------------------
 
 ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
@@ -102,6 +118,7 @@ CacheAddr CodeCache::way_in(BlockRef ref) {
 }
 
 Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
+  TRY(check_room());
   const auto [unit_id, index] = links_[link_id];
   const Link link = units_[unit_id]->code.links[index];
   const Module& module = *units_[unit_id]->module;
@@ -138,6 +155,7 @@ void CodeCache::enter_landing(BlockRef call_block) {
 }
 
 Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
+  TRY(check_room());
   TRY_ASSIGN(const BlockRef ref, resolve(target, Arrival::kReturn));
   if (!ref.valid()) return CacheAddr(target.value());
   const Unit& unit = *units_[ref.unit];
@@ -185,6 +203,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
 }
 
 Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) {
+  TRY(check_room());
   const uint32_t unit_id = sites_[site_id].unit;
   const bool call = sites_[site_id].site.call;
   if (call) enter_landing({unit_id, sites_[site_id].site.block});

@@ -39,8 +39,13 @@ bool reaches(uint64_t area, TargetRange range) {
 
 }  // namespace
 
-Region::~Region() {
+void Region::unmap() {
   if (file_ != nullptr) munmap(file_, kRegionSizeBytes);
+  file_ = nullptr;
+}
+
+Region::~Region() {
+  unmap();
   if (monitor_fd_ >= 0) close(monitor_fd_);
 }
 

@@ -47,6 +47,9 @@ class Region {
   // Closes the target's descriptor of the region; areas can be mapped later only by reopening it.
   Status close_target_descriptor(const RemoteCall& call);
 
+  // Gives back the monitor's view once the target is gone and the counters are read.
+  void unmap();
+
   uint32_t tables_base() const { return tables_base_; }
   uint8_t* tables() { return file_ + translate::kTablesFileOffset; }
   CacheAddr thread_block(uint32_t slot) const {

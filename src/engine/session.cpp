@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <linux/sched.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -504,6 +505,11 @@ void Session::collect(RunResult& result) {
       counters[c] += value;
     }
   }
+  // The profile of a large program is as large as what it is made from; both should not be here at
+  // once more than need be.
+  region_.unmap();
+  cache_.seal();
+  malloc_trim(0);
   build_profile(cache_, modules_, ledger_, counters, result.profile);
   profile::Run& run = result.profile.run;
   run.exited = end_.exited;
