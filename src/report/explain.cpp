@@ -34,7 +34,7 @@ class Explainer {
                   {"found_by", to_string(block.provenance)},
                   {"count", block.count},
                   {"source", to_string(block.source)},
-                  {"equation", block.equation},
+                  {"equation", block.equation.empty() ? conservation_at(block) : block.equation},
                   {"returns", block.returns}};
     facts["procedure"] = {{"name", symbols_.procedure_name(procedure)},
                           {"entry", hex(procedure.entry)},
@@ -62,6 +62,37 @@ class Explainer {
   }
 
  private:
+  // A block without a counter follows from its neighbours: what flows in flows out.
+  std::string conservation_at(const profile::Block& block) const {
+    if (block.source != CountSource::kDerived) return "";
+    auto sum = [&](const auto& edges, bool calls) {
+      std::string text;
+      for (uint32_t index : edges) {
+        const profile::Edge& edge = profile_.edges[index];
+        const bool call =
+            edge.kind == profile::EdgeKind::kCall || edge.kind == profile::EdgeKind::kIndirectCall;
+        if (call && !calls) continue;
+        text += (text.empty() ? "" : " + ") + with_commas(edge.count);
+      }
+      return text.empty() ? std::string("0") : text;
+    };
+    uint64_t entered = 0;
+    uint64_t left = 0;
+    for (uint32_t index : index_.abnormal_at(block.id)) {
+      entered += profile_.abnormal[index].entered;
+      left += profile_.abnormal[index].left;
+    }
+    std::string text = "conservation of flow: in " + sum(index_.edges_to(block.id), true);
+    if (entered > 0) text += " + entered " + with_commas(entered);
+    text += " = " + with_commas(block.count);
+    // Calls pass the flow on to the block behind them; a return's way out is not an edge.
+    if (!block.returns) {
+      text += " = out " + sum(index_.edges_from(block.id), false);
+      if (left > 0) text += " + left " + with_commas(left);
+    }
+    return text;
+  }
+
   // The instruction at (or around) the address, and its own count where it differs.
   static Json instruction_facts(const profile::Block& block, LinkAddr address) {
     const std::vector<__int128> counts = profile::instruction_counts(block);

@@ -278,6 +278,14 @@ std::string explained(const Profile& profile, uint64_t address, Format format) {
   });
 }
 
+TEST(Explain, ADerivedCountNamesItsEquation) {
+  Profile profile = sample_profile();
+  ASSERT_EQ(profile.blocks[0].source, CountSource::kDerived);
+  profile.blocks[0].equation.clear();
+  const std::string text = explained(profile, 0x1000, Format::kText);
+  EXPECT_NE(text.find("equation      conservation of flow: in "), std::string::npos) << text;
+}
+
 TEST(Explain, SaysWhereACountComesFrom) {
   Profile profile = sample_profile();
   profile.blocks[1].partial = {{1, 2, -1}};
