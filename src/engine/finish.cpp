@@ -435,7 +435,11 @@ class Builder {
       if (link.edge != translate::Link::kCallLink) continue;
       const BlockRef to = find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
-      const uint64_t count = last_executed(unit, link.block);
+      uint64_t count = last_executed(unit, link.block);
+      if (auto it = ledger_.unarrived().find({unit.id, link.block});
+          it != ledger_.unarrived().end()) {
+        count -= it->second;
+      }
       const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
       emit_edge(last_id(unit, link.block), block_id(to),
                 call ? profile::EdgeKind::kCall : profile::EdgeKind::kSystemCall, count,

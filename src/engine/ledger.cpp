@@ -131,6 +131,9 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
     }
     pc = TargetAddr(pushed);
     registers.value[elf::kDwarfRsp] += 8;
+    if (const BlockRef call = cache_.call_block_of(pc); call.valid()) {
+      unarrived_[{call.unit, call.block}] += 1;
+    }
   }
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.

@@ -109,6 +109,8 @@ class Ledger {
   const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& overcounted() const {
     return overcounted_;
   }
+  // Direct calls whose thread died before the callee began: by (unit, block).
+  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& unarrived() const { return unarrived_; }
   const std::vector<profile::Issue>& issues() const { return issues_; }
 
  private:
@@ -142,6 +144,7 @@ class Ledger {
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> overcounted_;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived_;
   std::vector<profile::Issue> issues_;
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };
