@@ -237,6 +237,19 @@ class Builder {
     add_pairs(unit);
     add_terms(unit);
     for (const placement::Imbalance& i : solution.imbalances) add_imbalance(unit, i);
+    name_shared_landings(unit);
+  }
+
+  // Two calls in overlapping code that end at the same byte come back to one landing, which cannot
+  // tell them apart.
+  void name_shared_landings(const Unit& unit) {
+    std::set<uint32_t> seen;
+    for (const cfg::Edge& edge : unit.procedure.edges) {
+      if (edge.kind != cfg::EdgeKind::kCallReturn || seen.insert(edge.to).second) continue;
+      out_.issues.push_back(
+          {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(edge.to).value()),
+           "two overlapping calls come back here; which of them did cannot be told", 1});
+    }
   }
 
   void add_imbalance(const Unit& unit, const placement::Imbalance& i) {
