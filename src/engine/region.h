@@ -51,7 +51,7 @@ class Region {
   void unmap();
 
   uint32_t tables_base() const { return tables_base_; }
-  uint8_t* tables() { return file_ + translate::kTablesFileOffset; }
+  uint8_t* tables() const { return file_ + translate::kTablesFileOffset; }
   CacheAddr thread_block(uint32_t slot) const {
     return CacheAddr(threads_base_ + slot * translate::tcb::kBlockSizeBytes);
   }

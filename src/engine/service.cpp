@@ -7,17 +7,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <atomic>
 
 namespace tally::engine {
 
 using namespace translate;
 
 namespace {
-
-// How long to spin for the next request before going to sleep.  Waking costs both sides some 40 us,
-// so spinning pays while requests come closer together than that.
-constexpr auto kSpin = std::chrono::microseconds(60);
 
 long futex(void* word, int operation, uint32_t value, const timespec* timeout) {
   return syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
@@ -35,19 +31,6 @@ uint64_t Service::reg(uint32_t slot, unsigned number) const {
 
 void Service::set_reg(uint32_t slot, unsigned number, uint64_t value) {
   store(slot, tcb::kRegisters + 8 * number, value);
-}
-
-void Service::start() {
-  thread_ = std::thread([this] { run(); });
-}
-
-void Service::stop() {
-  if (!thread_.joinable()) return;
-  stopping_ = true;
-  uint8_t* doorbell = region_.tables() + tables::kDoorbell;
-  atomic_u32(doorbell).fetch_add(1);
-  futex(doorbell, FUTEX_WAKE, 1, nullptr);
-  thread_.join();
 }
 
 std::optional<uint32_t> Service::open_slot() {
@@ -79,32 +62,22 @@ void Service::fail(Error error) {
   kill(process_.pid(), SIGKILL);
 }
 
-void Service::run() {
-  auto idle_since = std::chrono::steady_clock::now();
-  auto asleep = atomic_u32(region_.tables() + tables::kMonitorAsleep);
-  auto doorbell = atomic_u32(region_.tables() + tables::kDoorbell);
-  while (!stopping_) {
-    if (serve_all()) {
-      idle_since = std::chrono::steady_clock::now();
-      continue;
-    }
-    __builtin_ia32_pause();
-    if (std::chrono::steady_clock::now() - idle_since < kSpin) continue;
-    const uint32_t ticket = doorbell.load();
-    asleep.store(1);
-    // Whoever posted before it saw `asleep` is found by this look; whoever posts later rings.
-    if (!serve_all() && !stopping_) {
-      const timespec timeout{0, 200'000'000};
-      futex(region_.tables() + tables::kDoorbell, FUTEX_WAIT, ticket, &timeout);
-    }
-    asleep.store(0);
-    idle_since = std::chrono::steady_clock::now();
-  }
+const uint32_t* Service::doorbell() const {
+  return reinterpret_cast<const uint32_t*>(region_.tables() + tables::kDoorbell);
+}
+
+uint32_t Service::fall_asleep() {
+  const uint32_t ticket = atomic_u32(region_.tables() + tables::kDoorbell).load();
+  atomic_u32(region_.tables() + tables::kMonitorAsleep).store(1);
+  return ticket;
+}
+
+void Service::wake_up() {
+  atomic_u32(region_.tables() + tables::kMonitorAsleep).store(0);
 }
 
 bool Service::serve_all() {
   bool any = false;
-  std::lock_guard lock(mutex_);
   for (size_t i = 0; i < active_.size(); ++i) {
     const uint32_t slot = active_[i];
     const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();

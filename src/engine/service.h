@@ -4,20 +4,18 @@
 // nor cost a ptrace stop.
 //
 // Idea.  A thread of the target writes its request into its block of shared memory and waits there;
-// this service, a thread of the monitor, watches all blocks, spinning for a moment after the last
-// request and sleeping in futex else.  System calls that concern Tally (mapping code, signals,
-// exec) come the same way: the service may change their arguments before the target executes them.
+// a thread of the monitor (service_thread.h) watches all blocks of all image runs and has the
+// requests of each answered by its service.  System calls that concern Tally (mapping code,
+// signals, exec) come the same way: the service may change their arguments before the target
+// executes them.
 //
 // Not handled: anything that needs ptrace; that belongs to the session's own thread.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "engine/code_cache.h"
@@ -30,14 +28,15 @@ class Service {
   Service(Region& region, CodeCache& cache, ModuleMap& modules, Ledger& ledger,
           tracee::Process& process)
       : region_(region), cache_(cache), modules_(modules), ledger_(ledger), process_(process) {}
-  ~Service() { stop(); }
+  // Everything here is used under the lock of the service thread.
 
-  void start();
-  void stop();
-
-  // Everything below and all of cache, modules and ledger is used under this lock while the
-  // service runs.
-  std::mutex& mutex() { return mutex_; }
+  // Answers what is asked; false when nothing was.
+  bool serve_all();
+  // The service thread is about to sleep: from now on requests ring the doorbell.  Returns what the
+  // doorbell shows.
+  uint32_t fall_asleep();
+  void wake_up();
+  const uint32_t* doorbell() const;
 
   // Prepares a thread's block and watches it; nullopt when there are too many threads at once.
   std::optional<uint32_t> open_slot();
@@ -60,8 +59,6 @@ class Service {
     std::array<uint64_t, 6> arguments{};
   };
 
-  void run();
-  bool serve_all();
   void serve(uint32_t slot);
   Result<CacheAddr> answer_event(uint32_t slot);
   Status before_syscall(uint32_t slot);
@@ -90,13 +87,9 @@ class Service {
   ModuleMap& modules_;
   Ledger& ledger_;
   tracee::Process& process_;
-  std::mutex mutex_;
-  std::thread thread_;
-  std::atomic<bool> stopping_{false};
   std::vector<uint32_t> active_;
   std::vector<uint32_t> free_;
   uint32_t slots_used_ = 0;
-  std::atomic<bool> active_changed_{false};
   std::optional<Error> error_;
   std::array<uint64_t, 65> handlers_{};
   std::map<uint32_t, PendingCall> pending_;

@@ -8,22 +8,11 @@
 // natively and named in the profile.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "base/result.h"
-#include "engine/plan.h"
+#include "engine/run_options.h"
 #include "profile/model.h"
 
 namespace tally::engine {
-
-struct RunOptions {
-  std::vector<std::string> command;
-  PlacementKind placement = PlacementKind::kEdges;
-  std::optional<profile::Profile> feedback;  // for kFeedback
-};
 
 struct RunResult {
   profile::Profile profile;

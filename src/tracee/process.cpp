@@ -79,6 +79,44 @@ bool is_event(int status, int event) {
   return status >> 8 == (SIGTRAP | event << 8);
 }
 
+// Waits until the thread stops.  An error when it dies instead; its end is left for wait_for_event
+// to report.
+Result<int> wait_for_stop(pid_t tid) {
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(tid), &info, WEXITED | WSTOPPED | WNOWAIT | __WALL) < 0) {
+    if (errno != EINTR) return make_error("lost the target: {}", strerror(errno));
+  }
+  if (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
+    return make_error("the target died while it was being set up");
+  }
+  int status = 0;
+  while (waitpid(tid, &status, __WALL) < 0) {
+    if (errno != EINTR) return make_error("lost the target: {}", strerror(errno));
+  }
+  if (is_event(status, PTRACE_EVENT_EXIT)) {
+    ptrace(PTRACE_CONT, tid, nullptr, nullptr);
+    return make_error("the target died while it was being set up");
+  }
+  return status;
+}
+
+// Goes on until the trap that belongs to `request`.  A signal that comes meanwhile (only those that
+// cannot be blocked do) is sent again afterwards, when the program is ready for it.
+Status go_to_trap(pid_t tid, decltype(PTRACE_CONT) request) {
+  std::vector<int> postponed;
+  while (true) {
+    if (ptrace(request, tid, nullptr, nullptr) != 0) {
+      return make_error("cannot step the target: {}", strerror(errno));
+    }
+    TRY_ASSIGN(const int status, wait_for_stop(tid));
+    if (status >> 8 == SIGTRAP) break;
+    const bool group_stop = status >> 16 == PTRACE_EVENT_STOP;
+    if (!group_stop || WSTOPSIG(status) != SIGTRAP) postponed.push_back(WSTOPSIG(status));
+  }
+  for (const int signal : postponed) syscall(SYS_tkill, tid, signal);
+  return Ok{};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& argv) {
@@ -118,19 +156,25 @@ Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& 
     }
     ptrace(PTRACE_CONT, pid, nullptr, as_pointer(WIFSTOPPED(status) ? WSTOPSIG(status) : 0));
   }
-  // The exec stop is still inside execve, which sets rax on its way out; go to its very end.
-  int status = 0;
-  ptrace(PTRACE_SYSCALL, pid, nullptr, nullptr);
-  while (waitpid(pid, &status, __WALL) < 0) {
-    if (errno != EINTR) return make_error("lost the child: {}", strerror(errno));
-  }
-  if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) {
-    if (!WIFSTOPPED(status)) process->gone_ = true;
-    return make_error("{}: died while it was being set up", argv[0]);
-  }
-  const std::string memory = "/proc/" + std::to_string(pid) + "/mem";
-  process->memory_fd_ = open(memory.c_str(), O_RDWR | O_CLOEXEC);
-  if (process->memory_fd_ < 0) return make_error("cannot open {}: {}", memory, strerror(errno));
+  TRY(finish_exec(pid));
+  TRY(process->open_memory());
+  return process;
+}
+
+Status Process::finish_exec(pid_t pid) {
+  return go_to_trap(pid, PTRACE_SYSCALL);
+}
+
+Status Process::open_memory() {
+  const std::string memory = "/proc/" + std::to_string(pid_) + "/mem";
+  memory_fd_ = open(memory.c_str(), O_RDWR | O_CLOEXEC);
+  if (memory_fd_ < 0) return make_error("cannot open {}: {}", memory, strerror(errno));
+  return Ok{};
+}
+
+Result<std::unique_ptr<Process>> Process::adopt(pid_t pid) {
+  std::unique_ptr<Process> process(new Process(pid));
+  TRY(process->open_memory());
   return process;
 }
 
@@ -154,7 +198,9 @@ void Process::kill_all() {
   gone_ = true;
 }
 
-Event Process::decode_stop(pid_t tid, int status) {
+namespace {
+
+Event decode_stop(pid_t tid, int status) {
   Event event;
   event.tid = tid;
   if (WIFEXITED(status) || WIFSIGNALED(status)) {
@@ -162,7 +208,6 @@ Event Process::decode_stop(pid_t tid, int status) {
     event.exited = WIFEXITED(status);
     event.exit_status = event.exited ? WEXITSTATUS(status) : 0;
     event.signal = event.exited ? 0 : WTERMSIG(status);
-    if (tid == pid_) gone_ = true;
     return event;
   }
   const int trap = status >> 16;
@@ -181,6 +226,7 @@ Event Process::decode_stop(pid_t tid, int status) {
       return event;
     case PTRACE_EVENT_EXEC:
       event.kind = EventKind::kExec;
+      event.former_tid = static_cast<pid_t>(message);
       return event;
     case PTRACE_EVENT_EXIT:
       event.kind = EventKind::kExiting;
@@ -198,22 +244,30 @@ Event Process::decode_stop(pid_t tid, int status) {
   return event;
 }
 
-Result<Event> Process::wait() {
+Result<Event> wait_on(pid_t which) {
   while (true) {
     int status = 0;
     struct rusage usage {};
-    const pid_t tid = wait4(-1, &status, __WALL, &usage);
+    const pid_t tid = wait4(which, &status, __WALL, &usage);
     if (tid < 0 && errno == EINTR) continue;
     if (tid < 0) return make_error("no target left to wait for: {}", strerror(errno));
     Event event = decode_stop(tid, status);
-    if (event.kind == EventKind::kGone && tid == pid_) {
-      usage_.user_seconds = static_cast<double>(usage.ru_utime.tv_sec) +
-                            static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
-      usage_.system_seconds = static_cast<double>(usage.ru_stime.tv_sec) +
-                              static_cast<double>(usage.ru_stime.tv_usec) * 1e-6;
-    }
+    event.usage.user_seconds = static_cast<double>(usage.ru_utime.tv_sec) +
+                               static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
+    event.usage.system_seconds = static_cast<double>(usage.ru_stime.tv_sec) +
+                                 static_cast<double>(usage.ru_stime.tv_usec) * 1e-6;
     return event;
   }
+}
+
+}  // namespace
+
+Result<Event> wait_for_event() {
+  return wait_on(-1);
+}
+
+Result<Event> wait_for_event_of(pid_t tid) {
+  return wait_on(tid);
 }
 
 void Process::resume(pid_t tid, int signal) {
@@ -230,21 +284,7 @@ void Process::detach(pid_t tid) {
 }
 
 Status Process::single_step(pid_t tid) {
-  if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, nullptr) != 0) {
-    return make_error("cannot step the target: {}", strerror(errno));
-  }
-  int status = 0;
-  while (waitpid(tid, &status, __WALL) < 0) {
-    if (errno != EINTR) return make_error("lost the target: {}", strerror(errno));
-  }
-  if (!WIFSTOPPED(status)) {
-    if (tid == pid_) gone_ = true;
-    return make_error("the target died while it was being set up");
-  }
-  if (status >> 8 != SIGTRAP) {
-    return make_error("the target got signal {} while it was being set up", WSTOPSIG(status));
-  }
-  return Ok{};
+  return go_to_trap(tid, PTRACE_SINGLESTEP);
 }
 
 bool Process::try_registers(pid_t tid, user_regs_struct& regs) const {

@@ -10,6 +10,9 @@
 //
 //   fork --- child waits on a pipe --- PTRACE_SEIZE --- child execs --- PTRACE_EVENT_EXEC
 //
+// Children that a target makes are ours from their first stop on: `wait_for_event` reports the
+// events of all of them, and each process that has memory of its own gets a `Process`.
+//
 // All calls that take a thread must come from the thread of the monitor that spawned the target:
 // the kernel ties ptrace to it.  Reading and writing memory may come from any thread.
 //
@@ -51,36 +54,48 @@ enum class EventKind : uint8_t {
   kOther,        // a stop without meaning for us (PTRACE_INTERRUPT and the like)
 };
 
-struct Event {
-  EventKind kind = EventKind::kOther;
-  pid_t tid = 0;
-  pid_t new_tid = 0;
-  bool vfork = false;
-  int signal = 0;
-  bool exited = false;  // kGone: by exit, with exit_status
-  int exit_status = 0;
-  siginfo_t info{};
-};
-
 // How the target's processor time is known: rusage of the reaped process.
 struct Usage {
   double user_seconds = 0;
   double system_seconds = 0;
 };
 
+struct Event {
+  EventKind kind = EventKind::kOther;
+  pid_t tid = 0;
+  pid_t new_tid = 0;
+  pid_t former_tid = 0;  // kExec: the thread that made the call; `tid` is the process
+  bool vfork = false;
+  int signal = 0;
+  bool exited = false;  // kGone: by exit, with exit_status
+  int exit_status = 0;
+  siginfo_t info{};
+  Usage usage;  // kGone
+};
+
+// Waits for the next event of any thread of any target.  Errors: no targets left.
+Result<Event> wait_for_event();
+// Waits for the next event of one thread.
+Result<Event> wait_for_event_of(pid_t tid);
+
 class Process {
  public:
   // Starts argv[0] (looked up as a shell does, see program.h) and returns at its exec stop. Errors:
   // not found (127), not executable (126), ptrace forbidden; nothing is left running.
   static Result<std::unique_ptr<Process>> spawn(const std::vector<std::string>& argv);
+  // A process that is ours already: a child of a target at its first stop, or a process at its
+  // exec stop.
+  static Result<std::unique_ptr<Process>> adopt(pid_t pid);
+  // From the exec stop, which is inside of execve, to its very end, where system calls can be made.
+  static Status finish_exec(pid_t pid);
   ~Process();  // kills the target if it is still there
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
   pid_t pid() const { return pid_; }
 
-  // Waits for the next event of any thread.  Errors: no children left.
-  Result<Event> wait();
+  // The process is gone (its end was reported), or somebody else's now: there is nothing to kill.
+  void let_go() { gone_ = true; }
   // Lets a stopped thread run on, delivering `signal` (0 for none).
   void resume(pid_t tid, int signal = 0);
   // Executes one instruction of a stopped thread and waits for it.
@@ -108,16 +123,14 @@ class Process {
   // Takes a descriptor of the target into the monitor.
   Result<int> take_descriptor(int target_fd) const;
   std::string executable_path() const;  // /proc/PID/exe
-  Usage usage() const { return usage_; }
 
  private:
   explicit Process(pid_t pid) : pid_(pid) {}
-  Event decode_stop(pid_t tid, int status);
+  Status open_memory();
 
   pid_t pid_;
   int memory_fd_ = -1;
   bool gone_ = false;
-  Usage usage_;
 };
 
 // Parses the text of /proc/PID/maps.

@@ -1,0 +1,273 @@
+// See image_run.h.  Signals are in image_signals.cpp.
+#include "engine/image_run.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "engine/finish.h"
+
+namespace tally::engine {
+
+using namespace translate;
+using profile::AbnormalKind;
+
+Status ImageRun::check_target() {
+  auto image = elf::Image::open(process_->executable_path());
+  if (!image) {
+    return make_error(ErrorKind::kNotExecutable, "{}: {}", options_.command[0],
+                      image.error().message);
+  }
+  return Ok{};
+}
+
+// Any `syscall` instruction that is executable already will do for the first calls.
+Status ImageRun::find_syscall_insn(const std::vector<tracee::Mapping>& mappings) {
+  for (const bool vdso_only : {true, false}) {
+    for (const tracee::Mapping& m : mappings) {
+      if (!m.executable || m.path == "[vsyscall]" || (vdso_only != (m.path == "[vdso]"))) continue;
+      std::vector<uint8_t> bytes(m.range.size_bytes());
+      if (!process_->read_memory(m.range.begin, bytes.data(), bytes.size())) continue;
+      for (size_t i = 0; i + 1 < bytes.size(); ++i) {
+        if (bytes[i] == 0x0f && bytes[i + 1] == 0x05) {
+          syscall_insn_ = m.range.begin + i;
+          return Ok{};
+        }
+      }
+    }
+  }
+  return make_error("no system call instruction to borrow in {}", options_.command[0]);
+}
+
+// From here on the program's own text cannot be executed: the safety net.
+Status ImageRun::hide_text() {
+  TRY_ASSIGN(const std::vector<TargetRange> ranges, modules_.executable_ranges());
+  for (const TargetRange& range : ranges) {
+    if (region_.area_at(CacheAddr(range.begin.value())) != nullptr) continue;
+    TRY_ASSIGN(const int64_t result,
+               remote_call()(SYS_mprotect, {range.begin.value(), range.size_bytes(), PROT_READ}));
+    if (result != 0) {
+      return make_error("cannot make text at {:#x} non-executable: {}", range.begin.value(),
+                        strerror(static_cast<int>(-result)));
+    }
+  }
+  return Ok{};
+}
+
+void ImageRun::enable_feedback() {
+  if (!options_.feedback) return;
+  // Counts of the earlier run, by module build and block addresses.
+  auto weights =
+      std::make_shared<std::map<std::string, std::map<std::pair<uint64_t, uint64_t>, double>>>();
+  const profile::Profile& p = *options_.feedback;
+  for (const profile::Edge& edge : p.edges) {
+    const profile::Block& from = p.blocks[edge.from_block];
+    const profile::Block& to = p.blocks[edge.to_block];
+    const profile::Module& module = p.modules[p.procedures[from.procedure_id].module_id];
+    (*weights)[module.build_id.empty() ? module.path : module.build_id]
+              [{from.address.value(), to.address.value()}] += static_cast<double>(edge.count);
+  }
+  cache_.set_feedback([weights](const Module& module) -> FeedbackWeights {
+    const std::string& id = module.image->build_id();
+    auto it = weights->find(id.empty() ? module.path : id);
+    if (it == weights->end()) return {};
+    const auto* edges = &it->second;
+    return [weights, edges](LinkAddr from, LinkAddr to) {
+      auto found = edges->find({from.value(), to.value()});
+      return found == edges->end() ? -1.0 : found->second;
+    };
+  });
+}
+
+Status ImageRun::set_up() {
+  TRY(check_target());
+  const pid_t pid = process_->pid();
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
+  TRY(find_syscall_insn(mappings));
+  const user_regs_struct start = process_->registers(pid);
+  const RemoteCall call = remote_call();
+  cache_.set_remote_call(call);
+  TRY(region_.create(*process_, call, TargetAddr(start.rsp - 4096)));
+  TRY(modules_.refresh({}));
+  const std::string program = process_->executable_path();
+  for (auto& module : modules_.all()) {
+    module->main_program = module->path == program;
+    TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
+  }
+  cache_.initialize_tables();
+  // Libraries come within a gigabyte below the loader; should one ever come elsewhere and collide,
+  // that is refused by name.
+  if (!modules_.low_halves_may_collide(1ull << 30)) {
+    cache_.set_compare(Compare::kLow32);
+    modules_.forbid_collisions();
+  }
+  enable_feedback();
+  // The instruction borrowed so far is about to become non-executable.
+  syscall_insn_ = TargetAddr(region_.areas().front().gateway.syscall_insn.value());
+  TRY(hide_text());
+  TRY(region_.close_target_descriptor(call));
+  // Later modules must be within reach of an area that exists.
+  cache_.set_remote_call([](long, const std::array<uint64_t, 6>&) -> Result<int64_t> {
+    return make_error("a module was mapped out of reach of the code cache");
+  });
+
+  const std::optional<uint32_t> slot = service_.open_slot();
+  CHECK(slot.has_value()) << "the first thread has no slot";
+  threads_[pid].slot = slot;
+  TRY_ASSIGN(const BlockRef entry, cache_.resolve(TargetAddr(start.rip), Arrival::kCall));
+  if (!entry.valid()) return make_error("{}: its entry is no code", program);
+  ledger_.enter(entry, AbnormalKind::kProgramStart, "program start");
+  const Unit& first = cache_.unit(entry.unit);
+  ledger_.bottom({first.module->to_target(first.procedure.range.begin),
+                  first.module->to_target(first.procedure.range.end)});
+  user_regs_struct regs = process_->registers(pid);
+  regs.rip = cache_.unit(entry.unit).label(entry.block).value();
+  regs.gs_base = region_.thread_block(*slot).value();
+  process_->set_registers(pid, regs);
+  return Ok{};
+}
+
+// ---- threads
+// ---------------------------------------------------------------------------------------
+
+void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
+  const std::optional<uint32_t> slot = service_.open_slot();
+  if (!slot) {
+    service_.fail(make_error("the program runs more than {} threads at once", kThreadsMax));
+    return;
+  }
+  Thread& thread = threads_[tid];
+  thread.slot = slot;
+  thread.own_process = own_process;
+  if (!own_process) ++threads_total_;
+  user_regs_struct regs = process_->registers(tid);
+  user_regs_struct parent_regs{};
+  const bool shares_stack =
+      own_process && process_->try_registers(parent, parent_regs) && parent_regs.rsp == regs.rsp;
+  ledger_.open_thread(regs, *slot, shares_stack || regs.orig_rax == SYS_vfork);
+  regs.gs_base = region_.thread_block(*slot).value();
+  process_->set_registers(tid, regs);
+}
+
+// A child with memory of its own goes on natively: original address, original protections, nothing
+// of ours left mapped.
+void ImageRun::release_child(pid_t tid) {
+  user_regs_struct regs = process_->registers(tid);
+  const Position position = ledger_.locate(regs, 0);
+  CHECK(position.kind == Position::Kind::kInBlock) << "a child was born at " << regs.rip;
+  const Unit& unit = cache_.unit(position.ref.unit);
+  regs.rip = unit.module->to_target(unit.end_of(position.ref.block)).value();
+  regs.rcx = regs.rip;
+  regs.gs_base = 0;
+  process_->set_registers(tid, regs);
+  auto call = [&](long number, const std::array<uint64_t, 6>& arguments) {
+    auto result = process_->remote_syscall(tid, syscall_insn_, number, arguments);
+    if (!result || *result != 0) {
+      ledger_.issue(fmt::format("process {}", tid),
+                    "this child could not be let go cleanly and may have been harmed");
+    }
+  };
+  for (const auto& module : modules_.all()) {
+    if (module->gone) continue;
+    for (const TargetRange& r : module->executable) {
+      call(SYS_mprotect, {r.begin.value(), r.size_bytes(), PROT_READ | PROT_EXEC});
+    }
+  }
+  call(SYS_munmap, {region_.tables_base(), tables::kSizeBytes});
+  call(SYS_munmap, {region_.thread_block(0).value(), kThreadsMax * tcb::kBlockSizeBytes});
+  for (size_t i = region_.areas().size(); i-- > 0;) {
+    // The first area goes last: it holds the instruction that unmaps.
+    call(SYS_munmap, {region_.areas()[i].base.value(), kAreaSizeBytes});
+  }
+  ledger_.issue("children", "child processes ran natively and were not counted");
+  process_->detach(tid);
+}
+
+void ImageRun::thread_exiting(pid_t tid) {
+  auto it = threads_.find(tid);
+  if (it == threads_.end() || !it->second.slot) return process_->resume(tid);
+  const uint32_t slot = *it->second.slot;
+  user_regs_struct regs{};
+  if (process_->try_registers(tid, regs)) {
+    const bool alone = regs.orig_rax == SYS_exit;
+    const AbnormalKind kind = it->second.fatal_signal           ? AbnormalKind::kFault
+                              : alone && tid != process_->pid() ? AbnormalKind::kThreadExit
+                                                                : AbnormalKind::kProgramExit;
+    ledger_.close_thread(regs, slot, kind,
+                         it->second.fatal_signal ? "died of a signal" : "still active at the end");
+  } else {
+    ledger_.issue(fmt::format("thread {}", tid),
+                  "vanished before its stack could be read; the counts of its active procedures "
+                  "may be off by one");
+  }
+  service_.close_slot(slot);
+  it->second.slot.reset();
+  process_->resume(tid);
+}
+
+void ImageRun::thread_gone(const tracee::Event& event) {
+  threads_.erase(event.tid);
+  if (event.tid != process_->pid()) return;
+  process_->let_go();
+  end_ = event;
+}
+
+// What was open on its stack was closed on the ledger in front of the execve.
+void ImageRun::thread_execed(pid_t former_tid) {
+  auto it = threads_.find(former_tid);
+  if (it == threads_.end()) return;
+  if (it->second.slot) {
+    service_.exec_succeeded(*it->second.slot);
+    service_.close_slot(*it->second.slot);
+  }
+  threads_.erase(it);
+}
+
+// ---- the end -----------------------------------------------------------------------------------
+
+void ImageRun::dump_state(std::ostream& out) const {
+  out << "target " << process_->pid() << ", threads " << threads_.size() << ", units "
+      << cache_.units().size() << "\n";
+  for (const auto& [tid, thread] : threads_) {
+    user_regs_struct regs{};
+    if (!process_->try_registers(tid, regs)) continue;
+    out << fmt::format("  thread {}: rip {:#x} rsp {:#x} rcx {:#x}\n", tid, regs.rip, regs.rsp,
+                       regs.rcx);
+  }
+}
+
+void ImageRun::collect(profile::Profile& result) {
+  std::vector<uint64_t> counters(cache_.counters_used(), 0);
+  for (uint32_t slot = 0; slot < service_.slots_ever_used(); ++slot) {
+    const uint8_t* memory = region_.thread_memory(slot) + tcb::kCounters;
+    for (size_t c = 0; c < counters.size(); ++c) {
+      uint64_t value = 0;
+      memcpy(&value, memory + 8 * c, sizeof value);
+      counters[c] += value;
+    }
+  }
+  // The profile of a large program is as large as what it is made from; both should not be here at
+  // once more than need be.
+  region_.unmap();
+  cache_.seal();
+  malloc_trim(0);
+  build_profile(cache_, modules_, ledger_, counters, result);
+  profile::Run& run = result.run;
+  run.exited = end_.exited;
+  run.exit_status = end_.exit_status;
+  run.signal = end_.signal;
+  run.threads = threads_total_;
+  run.counters = counters.size();
+  for (uint64_t value : counters) run.counter_increments += value;
+  run.code_cache_bytes = cache_.stats().code_bytes;
+  run.instructions_translated = cache_.stats().instructions;
+  run.misses = service_.requests();
+  run.target_cpu_seconds = end_.usage.user_seconds + end_.usage.system_seconds;
+  run.more.emplace_back("procedures_translated", std::to_string(cache_.stats().units));
+  run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,104 @@
+// One program image on its way through Tally: its translation, its ledger, its threads.
+//
+// Problem.  A program starts others, becomes others, and forks.  Each program image counts for
+// itself: it has modules, a code cache and counters of its own.
+//
+// Idea.  An image run begins when a process execs or is forked, and ends when the process ends or
+// becomes another program.  It lives in one process at a time; a vfork child shares its memory and
+// belongs to it like a thread until it execs.  The session (session.h) receives all events and
+// hands each to the image run that owns the thread.
+//
+//   start or exec   set_up   -> map the region -> make text non-executable -> translate the entry
+//   fork            adopt    -> a region of its own in place of the parent's -> go on mid-run
+//   the end         collect  -> solve every unit -> profile
+//
+// All but `set_up` happens under the lock of the service thread, which serves the mailboxes of all
+// image runs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/code_cache.h"
+#include "engine/ledger.h"
+#include "engine/run_options.h"
+#include "engine/service.h"
+#include "tracee/process.h"
+
+namespace tally::engine {
+
+class ImageRun {
+ public:
+  ImageRun(std::unique_ptr<tracee::Process> process, const RunOptions& options)
+      : process_(std::move(process)),
+        options_(options),
+        modules_(*process_),
+        cache_(region_, modules_, *process_, options.placement),
+        ledger_(cache_, modules_, region_, *process_),
+        service_(region_, cache_, modules_, ledger_, *process_) {}
+
+  // Prepares the image that its process has just begun to execute; does not resume it.
+  Status set_up();
+
+  // A thread (or a vfork child: `own_process`) stands at its first stop.
+  void start_thread(pid_t tid, pid_t parent, bool own_process);
+  // A fork child stands at its first stop: it goes on natively, with nothing of ours left mapped.
+  void release_child(pid_t tid);
+  // The thread is about to be gone; resumes it.
+  void thread_exiting(pid_t tid);
+  void thread_gone(const tracee::Event& event);
+  // The thread (of this image, or a vfork child) has become another program.
+  void thread_execed(pid_t former_tid);
+  // A signal is about to be delivered; resumes the thread.
+  void signal_stop(const tracee::Event& event);
+
+  bool knows(pid_t tid) const { return threads_.contains(tid); }
+  void issue(const std::string& scope, const std::string& message) {
+    ledger_.issue(scope, message);
+  }
+
+  // The process of this image has ended or become another: the counts, once the service thread
+  // knows this image no more.
+  void collect(profile::Profile& profile);
+
+  Service& service() { return service_; }
+  tracee::Process& process() { return *process_; }
+  pid_t pid() const { return process_->pid(); }
+  void dump_state(std::ostream& out) const;
+
+ private:
+  struct Thread {
+    std::optional<uint32_t> slot;
+    bool own_process = false;  // a vfork child: shares our memory for a while
+    bool fatal_signal = false;
+  };
+
+  RemoteCall remote_call() {
+    return [this](long number, const std::array<uint64_t, 6>& arguments) {
+      return process_->remote_syscall(process_->pid(), syscall_insn_, number, arguments);
+    };
+  }
+  Status check_target();
+  Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
+  Status hide_text();
+  void enable_feedback();
+  bool caught_by_net(const tracee::Event& event);
+  void explain_signal(const tracee::Event& event);
+
+  std::unique_ptr<tracee::Process> process_;
+  const RunOptions& options_;
+  Region region_;
+  ModuleMap modules_;
+  CodeCache cache_;
+  Ledger ledger_;
+  Service service_;
+  TargetAddr syscall_insn_;
+  std::map<pid_t, Thread> threads_;
+  uint32_t threads_total_ = 1;
+  bool net_named_ = false;
+  tracee::Event end_;  // how the process ended
+};
+
+}  // namespace tally::engine

@@ -1,0 +1,87 @@
+// Signals that a target gets, and the safety net.  See image_run.h.
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "engine/image_run.h"
+
+namespace tally::engine {
+
+using profile::AbnormalKind;
+using tracee::Event;
+
+// Control reached the program's own text, which cannot be executed: nobody foresaw this transfer.
+bool ImageRun::caught_by_net(const Event& event) {
+  if (event.signal != SIGSEGV || event.info.si_code != SEGV_ACCERR) return false;
+  user_regs_struct regs = process_->registers(event.tid);
+  if (reinterpret_cast<uint64_t>(event.info.si_addr) != regs.rip ||
+      modules_.at(TargetAddr(regs.rip)) == nullptr) {
+    return false;
+  }
+  auto ref = cache_.resolve(TargetAddr(regs.rip), Arrival::kReturn);
+  if (!ref || !ref->valid()) return false;
+  if (!net_named_) {
+    net_named_ = true;
+    ledger_.issue("safety net",
+                  "control reached original code by a way Tally did not foresee; counts around it "
+                  "may be incomplete");
+  }
+  regs.rip = cache_.unit(ref->unit).entry_of(*ref).value();
+  process_->set_registers(event.tid, regs);
+  process_->resume(event.tid);
+  return true;
+}
+
+void ImageRun::signal_stop(const Event& event) {
+  if (caught_by_net(event)) return;
+  if (event.signal < 65 && service_.has_handler(event.signal)) {
+    service_.fail(
+        make_error("the program handles signal {} ({}), and signal handlers are not supported yet",
+                   event.signal, strsignal(event.signal)));
+    process_->resume(event.tid);
+    return;
+  }
+  auto it = threads_.find(event.tid);
+  if (it != threads_.end()) it->second.fatal_signal = true;
+  if (std::getenv("TALLY_DEBUG") != nullptr) explain_signal(event);
+  process_->resume(event.tid, event.signal);
+}
+
+// TALLY_DEBUG: where in the program and in the code cache a signal hit.
+void ImageRun::explain_signal(const Event& event) {
+  const user_regs_struct regs = process_->registers(event.tid);
+  const uint32_t slot = threads_[event.tid].slot.value_or(0);
+  const Position p = ledger_.locate(regs, slot);
+  std::string text = fmt::format(
+      "tally: debug: signal {} code {} address {:#x} rip {:#x} rsp {:#x} rcx {:#x} rax {:#x} "
+      "target "
+      "{:#x} position kind {} done {} pc {:#x}\n",
+      event.signal, event.info.si_code, reinterpret_cast<uint64_t>(event.info.si_addr), regs.rip,
+      regs.rsp, regs.rcx, regs.rax, ledger_.requested_target(slot), static_cast<int>(p.kind),
+      p.done, p.pc.value());
+  if (const Module* module = modules_.containing(p.pc)) {
+    text += fmt::format("tally: debug: in {}+{:#x}\n", module->path, module->to_link(p.pc).value());
+  }
+  uint8_t bytes[160];
+  if (process_->read_memory(TargetAddr(regs.rip - 32), bytes, sizeof bytes)) {
+    text += "tally: debug: bytes around rip:";
+    for (const uint8_t b : bytes) text += fmt::format(" {:02x}", b);
+    text += '\n';
+  }
+  const elf::BackTrace trace = ledger_.back_trace([&] {
+    elf::UnwindRegisters u = unwind_registers(regs);
+    u.value[elf::kDwarfPc] = p.pc.value();
+    return u;
+  }());
+  for (const elf::Frame& frame : trace.frames) {
+    const Module* module = modules_.containing(frame.pc);
+    text += fmt::format("tally: debug:   frame {}+{:#x}\n", module ? module->path : "?",
+                        module ? module->to_link(frame.pc).value() : frame.pc.value());
+  }
+  std::fputs(text.c_str(), stderr);
+}
+
+}  // namespace tally::engine
