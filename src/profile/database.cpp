@@ -62,7 +62,8 @@ Result<Database> Database::open_for_writing(const std::string& path) {
   const int code = sqlite3_open_v2(name.c_str(), &handle, flags, kNoLocks);
   Database database(handle);
   if (code != SQLITE_OK) return database.error(code);
-  TRY(database.execute("PRAGMA page_size = 16384"));
+  TRY(database.execute(fmt::format("PRAGMA page_size = {}", kPageSizeBytes)));
+  TRY(database.execute("PRAGMA auto_vacuum = NONE"));
   TRY(database.execute("PRAGMA journal_mode = OFF"));
   TRY(database.execute("PRAGMA synchronous = OFF"));
   return database;

@@ -23,6 +23,8 @@ struct sqlite3_stmt;
 
 namespace tally::profile {
 
+inline constexpr uint32_t kPageSizeBytes = 16384;  // of the files that we write
+
 class Statement;
 
 class Database {

@@ -100,6 +100,7 @@ class PartialFile {
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
   const std::string& name() const { return name_; }
+  int descriptor() const { return descriptor_; }
 
   // 0 or an errno.
   int create() {
@@ -129,10 +130,11 @@ class PartialFile {
   bool created_ = false;
 };
 
-Status write_database(const Profile& profile, const std::string& path) {
-  TRY_ASSIGN(Database database, Database::open_for_writing(path));
-  TRY(write_tables(database, profile));
-  return database.close();
+Status write_database(const Profile& profile, const PartialFile& file) {
+  TRY_ASSIGN(Database database, Database::open_for_writing(file.name()));
+  TRY_ASSIGN(const BulkRoots roots, write_tables(database, profile));
+  TRY(database.close());
+  return append_bulk_tables(file.descriptor(), roots, profile);
 }
 
 constexpr std::string_view kMagic{"SQLite format 3\0", 16};
@@ -202,7 +204,7 @@ Status save(const Profile& profile, const std::string& path) {
   const FileSizeSignalBlock no_size_signal;
   PartialFile partial(target);
   if (const int error = partial.create()) return cannot_write(path, std::strerror(error));
-  if (Status written = write_database(profile, partial.name()); !written) {
+  if (Status written = write_database(profile, partial); !written) {
     return cannot_write(path, written.error().message);
   }
   if (const int error = partial.move_to_target()) return cannot_write(path, std::strerror(error));

@@ -74,8 +74,18 @@ inline constexpr std::array<const char*, 2> kViews = {
     "FROM edges",
 };
 
-// Creates the tables in an empty database and fills them, in one transaction.
-Status write_tables(Database& database, const Profile& profile);
+// The root pages of the tables that SQLite does not fill; see bulk_table.h.
+struct BulkRoots {
+  uint32_t blocks = 0;
+  uint32_t edges = 0;
+};
+
+// Creates the tables in an empty database and fills all but `blocks` and `edges`, in one
+// transaction.
+Result<BulkRoots> write_tables(Database& database, const Profile& profile);
+
+// Fills these two, once the database has been closed.
+Status append_bulk_tables(int descriptor, const BulkRoots& roots, const Profile& profile);
 
 // Checks schema and version, reads all tables, validates the result and compares its digest.
 Result<Profile> read_tables(Database& database);

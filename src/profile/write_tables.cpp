@@ -1,4 +1,5 @@
 // Model to tables, one function per table.  See tables.h.
+#include "profile/bulk_table.h"
 #include "profile/digest.h"
 #include "profile/run_facts.h"
 #include "profile/tables.h"
@@ -117,24 +118,6 @@ Status write_procedures(Database& database, const std::vector<Procedure>& proced
   return Ok{};
 }
 
-Status write_blocks(Database& database, const std::vector<Block>& blocks) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "blocks", 10));
-  for (const Block& block : blocks) {
-    insert.row()
-        .integer(block.procedure_id)
-        .address(block.address.value())
-        .address(block.size_bytes())
-        .blob(block.instruction_sizes)
-        .address(block.count)
-        .integer(number(block.source))
-        .integer(number(block.provenance))
-        .integer(block.returns ? 1 : 0)
-        .text(block.equation);
-    TRY(insert.insert());
-  }
-  return Ok{};
-}
-
 Status write_partial_runs(Database& database, const std::vector<Block>& blocks) {
   TRY_ASSIGN(Inserter insert, prepare_insert(database, "partial_runs", 5));
   for (const Block& block : blocks) {
@@ -146,20 +129,6 @@ Status write_partial_runs(Database& database, const std::vector<Block>& blocks) 
           .integer(run.delta);
       TRY(insert.insert());
     }
-  }
-  return Ok{};
-}
-
-Status write_edges(Database& database, const std::vector<Edge>& edges) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "edges", 6));
-  for (const Edge& edge : edges) {
-    insert.row()
-        .integer(edge.from_block)
-        .integer(edge.to_block)
-        .integer(number(edge.kind))
-        .address(edge.count)
-        .integer(number(edge.source));
-    TRY(insert.insert());
   }
   return Ok{};
 }
@@ -187,6 +156,47 @@ Status write_issues(Database& database, const std::vector<Issue>& issues) {
   return Ok{};
 }
 
+Status append_blocks(PageWriter& pages, uint32_t root, const std::vector<Block>& blocks) {
+  BulkTable table(pages, root);
+  for (const Block& block : blocks) {
+    table.row()
+        .integer(block.procedure_id)
+        .address(block.address.value())
+        .address(block.size_bytes())
+        .blob(block.instruction_sizes)
+        .address(block.count)
+        .integer(number(block.source))
+        .integer(number(block.provenance))
+        .integer(block.returns ? 1 : 0)
+        .text(block.equation);
+    TRY(table.insert());
+  }
+  return table.finish();
+}
+
+Status append_edges(PageWriter& pages, uint32_t root, const std::vector<Edge>& edges) {
+  BulkTable table(pages, root);
+  for (const Edge& edge : edges) {
+    table.row()
+        .integer(edge.from_block)
+        .integer(edge.to_block)
+        .integer(number(edge.kind))
+        .address(edge.count)
+        .integer(number(edge.source));
+    TRY(table.insert());
+  }
+  return table.finish();
+}
+
+Result<uint32_t> root_page_of(Database& database, const char* table) {
+  TRY_ASSIGN(
+      Statement find,
+      database.prepare("SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = ?"));
+  TRY_ASSIGN(const bool found, find.text(table).step());
+  CHECK(found) << "no table " << table;
+  return static_cast<uint32_t>(find.next_unsigned());
+}
+
 Status create_schema(Database& database) {
   TRY(database.execute(fmt::format("PRAGMA application_id = {}", kApplicationId)));
   TRY(database.execute(fmt::format("PRAGMA user_version = {}", kFormatVersion)));
@@ -197,19 +207,29 @@ Status create_schema(Database& database) {
 
 }  // namespace
 
-Status write_tables(Database& database, const Profile& profile) {
+Result<BulkRoots> write_tables(Database& database, const Profile& profile) {
   TRY(database.execute("BEGIN"));
   TRY(create_schema(database));
   TRY(write_run(database, profile.run));
   TRY(write_modules(database, profile.modules));
   TRY(write_procedures(database, profile.procedures));
-  TRY(write_blocks(database, profile.blocks));
   TRY(write_partial_runs(database, profile.blocks));
-  TRY(write_edges(database, profile.edges));
   TRY(write_abnormal(database, profile.abnormal));
   TRY(write_issues(database, profile.issues));
   TRY(write_meta(database, profile));
-  return database.execute("COMMIT");
+  TRY(database.execute("COMMIT"));
+  BulkRoots roots;
+  TRY_ASSIGN(roots.blocks, root_page_of(database, "blocks"));
+  TRY_ASSIGN(roots.edges, root_page_of(database, "edges"));
+  return roots;
+}
+
+Status append_bulk_tables(int descriptor, const BulkRoots& roots, const Profile& profile) {
+  PageWriter pages(descriptor);
+  TRY(pages.open());
+  TRY(append_blocks(pages, roots.blocks, profile.blocks));
+  TRY(append_edges(pages, roots.edges, profile.edges));
+  return pages.finish();
 }
 
 }  // namespace tally::profile
