@@ -43,6 +43,11 @@ class FlatMap {
 
   size_t size() const { return size_; }
 
+  // Makes room for so many keys at once.
+  void reserve(size_t keys) {
+    while (slots_.size() * 3 < keys * 4) grow();
+  }
+
  private:
   static constexpr uint64_t kEmpty = ~0ull;
   struct Slot {

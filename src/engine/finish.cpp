@@ -135,6 +135,9 @@ class Builder {
       for (const uint32_t insn : insns) pieces_[block].push_back({insn, total++});
     }
     out_.blocks.resize(total);
+    out_.edges.reserve(edges_at_most(total));
+    out_.procedures.reserve(cache_.units().size());
+    by_address_.reserve(total);
     for (const auto& unit : cache_.units()) {
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
         remember({unit->id, b, 0});
@@ -147,6 +150,16 @@ class Builder {
     sites_of_.resize(cache_.units().size());
     link_inflow_.assign(total, 0);
     arrival_count_.assign(total, 0);
+  }
+
+  // Each edge of a graph, each pair, each call, each cut of a block in two.
+  size_t edges_at_most(uint32_t blocks_total) const {
+    size_t edges = blocks_total;
+    for (const auto& unit : cache_.units()) {
+      edges += unit->procedure.edges.size() + unit->code.links.size();
+    }
+    for (const SiteState& site : cache_.sites()) edges += site.pairs.size();
+    return edges;
   }
 
   // What flows into a unit's blocks from elsewhere, by other ways than its entry.
@@ -297,8 +310,7 @@ class Builder {
     out.id = unit.first_block + b;
     out.procedure_id = unit.id;
     out.address = unit.address_of(b);
-    out.instruction_sizes.assign(unit.insn_sizes.begin() + block.first_insn,
-                                 unit.insn_sizes.begin() + block.first_insn + block.insn_count);
+    out.instruction_sizes = std::span(unit.insn_sizes).subspan(block.first_insn, block.insn_count);
     out.count = solution.nodes[b].value;
     out.source = source_of(solution.nodes[b].origin);
     out.provenance = b == unit.procedure.entry_block ? unit.provenance
@@ -306,7 +318,7 @@ class Builder {
                                                      : profile::Provenance::kFlow;
     out.returns = block.end == isa::Flow::kReturn;
     if (unit.plan.block_counter[b] != kNoCounter) {
-      out.equation = fmt::format("counter {}", unit.plan.block_counter[b]);
+      out.counter = static_cast<uint32_t>(unit.plan.block_counter[b]);
     }
     auto begin = ledger_.partials().lower_bound({unit.id, b, 0, 0});
     for (auto it = begin; it != ledger_.partials().end(); ++it) {
@@ -336,8 +348,8 @@ class Builder {
       piece.address = address;
       piece.partial.clear();
       piece.returns = whole.returns && last == size;
-      piece.instruction_sizes.assign(whole.instruction_sizes.begin() + first,
-                                     whole.instruction_sizes.begin() + last);
+      piece.instruction_sizes =
+          std::span<const uint8_t>(whole.instruction_sizes).subspan(first, last - first);
       if (first != 0) piece.provenance = profile::Provenance::kRunTime;
       uint64_t stopped_before = 0;
       for (const profile::PartialRun& p : whole.partial) {

@@ -86,7 +86,7 @@ void add_block(Digest& digest, const Block& block) {
   digest.add(block.count);
   digest.add(block.source);
   digest.add(block.provenance);
-  digest.add(block.equation);
+  digest.add(block.equation());
   digest.add(block.returns);
   digest.add(static_cast<uint64_t>(block.partial.size()));
   for (const PartialRun& run : block.partial) {

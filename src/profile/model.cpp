@@ -2,6 +2,8 @@
 // are part of what docs/formats.md promises.
 #include "profile/model.h"
 
+#include <fmt/format.h>
+
 namespace tally::profile {
 
 const char* to_string(CountSource source) {
@@ -76,6 +78,10 @@ const char* to_string(AbnormalKind kind) {
       return "other";
   }
   return "invalid";
+}
+
+std::string Block::equation() const {
+  return counter == kNoCounter ? std::string() : fmt::format("counter {}", counter);
 }
 
 }  // namespace tally::profile

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "profile/compact.h"
 
 namespace tally::profile {
 
@@ -76,16 +77,18 @@ struct PartialRun {
   int64_t delta = 0;
 };
 
+// Kept small: large programs have half a million.
 struct Block {
   uint32_t id = 0;
   uint32_t procedure_id = 0;
   LinkAddr address;
-  std::vector<uint8_t> instruction_sizes;  // one per instruction, 1..15 each
-  uint64_t count = 0;                      // times entered (abnormal entries included)
+  SmallBytes instruction_sizes;  // one per instruction, 1..15 each
+  uint64_t count = 0;            // times entered (abnormal entries included)
+  RareVector<PartialRun> partial;
+  uint32_t counter = kNoCounter;  // that measured the count, if one did
+  static constexpr uint32_t kNoCounter = UINT32_MAX;
   CountSource source = CountSource::kUnknown;
   Provenance provenance = Provenance::kFlow;
-  std::string equation;  // how the count was obtained, for explain: "counter 17", "in - out of ..."
-  std::vector<PartialRun> partial;
   uint64_t size_bytes() const {
     uint64_t sum = 0;
     for (uint8_t s : instruction_sizes) sum += s;
@@ -94,13 +97,22 @@ struct Block {
   // The last instruction returns to a caller.  No edge stands for a return, so what leaves such a
   // block by other ways than `abnormal` is not compared with its count.
   bool returns = false;
+  // How the count was obtained: "counter 17", or empty when conservation of flow says it all.
+  std::string equation() const;
 };
 
+// The constructor takes the fields in the order in which one thinks of them; they are stored in the
+// order that needs the least room.
 struct Edge {
+  Edge() = default;
+  Edge(uint32_t from, uint32_t to, EdgeKind edge_kind, uint64_t edge_count,
+       CountSource count_source)
+      : from_block(from), to_block(to), count(edge_count), kind(edge_kind), source(count_source) {}
+
   uint32_t from_block = 0;  // Block::id
   uint32_t to_block = 0;
-  EdgeKind kind = EdgeKind::kFallthrough;
   uint64_t count = 0;
+  EdgeKind kind = EdgeKind::kFallthrough;
   CountSource source = CountSource::kUnknown;
 };
 

@@ -5,6 +5,7 @@
 // ids.
 #include <fmt/format.h>
 
+#include <charconv>
 #include <limits>
 #include <optional>
 
@@ -147,6 +148,16 @@ Status read_procedures(Database& database, std::vector<Procedure>& procedures) {
   });
 }
 
+// The number in "counter N"; what else the text may be does not come out of it again.
+uint32_t counter_of(const std::string& equation) {
+  constexpr std::string_view kWord = "counter ";
+  uint32_t number = Block::kNoCounter;
+  if (equation.starts_with(kWord)) {
+    std::from_chars(equation.data() + kWord.size(), equation.data() + equation.size(), number);
+  }
+  return number;
+}
+
 Status read_blocks(Database& database, std::vector<Block>& blocks) {
   return for_each_row(database, "blocks", [&](Statement& row, uint32_t id) -> Status {
     Block& block = blocks.emplace_back();
@@ -159,7 +170,11 @@ Status read_blocks(Database& database, std::vector<Block>& blocks) {
     block.source = next_enum<CountSource>(row, kCountSourceLast);
     block.provenance = next_enum<Provenance>(row, kProvenanceLast);
     block.returns = row.next_flag();
-    block.equation = row.next_text();
+    const std::string equation = row.next_text();
+    if (!equation.empty()) block.counter = counter_of(equation);
+    if (row.row_error().empty() && block.equation() != equation) {
+      return damaged(fmt::format("blocks row {}: its equation is not 'counter N'", id));
+    }
     if (row.row_error().empty() && size_bytes != block.size_bytes()) {
       return damaged(fmt::format("blocks row {}: its size is not that of its instructions", id));
     }

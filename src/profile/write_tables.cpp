@@ -168,7 +168,7 @@ Status append_blocks(PageWriter& pages, uint32_t root, const std::vector<Block>&
         .integer(number(block.source))
         .integer(number(block.provenance))
         .integer(block.returns ? 1 : 0)
-        .text(block.equation);
+        .text(block.equation());
     TRY(table.insert());
   }
   return table.finish();

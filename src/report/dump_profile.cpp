@@ -101,7 +101,7 @@ class Dumper {
       if (output_.closed()) break;
       rows.row({block.id, block.procedure_id, block.address, block.size_bytes(),
                 uint64_t{block.instruction_sizes.size()}, block.count, to_string(block.source),
-                to_string(block.provenance), block.returns ? "yes" : "no", block.equation});
+                to_string(block.provenance), block.returns ? "yes" : "no", block.equation()});
     }
     rows.finish();
   }

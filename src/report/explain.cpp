@@ -34,7 +34,8 @@ class Explainer {
                   {"found_by", to_string(block.provenance)},
                   {"count", block.count},
                   {"source", to_string(block.source)},
-                  {"equation", block.equation.empty() ? conservation_at(block) : block.equation},
+                  {"equation", block.counter == profile::Block::kNoCounter ? conservation_at(block)
+                                                                           : block.equation()},
                   {"returns", block.returns}};
     facts["procedure"] = {{"name", symbols_.procedure_name(procedure)},
                           {"entry", hex(procedure.entry)},

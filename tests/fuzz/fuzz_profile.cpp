@@ -110,7 +110,8 @@ Profile distorted(Profile profile, Random& random) {
         block.count = number();
         break;
       case 3:
-        block.instruction_sizes.assign(number() % 9, static_cast<uint8_t>(number()));
+        block.instruction_sizes =
+            std::vector<uint8_t>(number() % 9, static_cast<uint8_t>(number()));
         break;
       case 4:
         block.source = static_cast<CountSource>(number());

@@ -47,7 +47,7 @@ TEST(ProfileFile, RoundTrip) {
   EXPECT_EQ(content_digest(saved), content_digest(*loaded));
   EXPECT_EQ(loaded->blocks[0].count, 0xffffffffffffffff);
   EXPECT_EQ(loaded->blocks[1].partial[1].delta, 3);
-  EXPECT_EQ(loaded->blocks[1].equation, "counter 7");
+  EXPECT_EQ(loaded->blocks[1].equation(), "counter 7");
   EXPECT_TRUE(loaded->blocks[3].returns);
   EXPECT_EQ(loaded->modules[1].load_bias, 0x8000000000001000);
   EXPECT_EQ(loaded->run.command_line, saved.run.command_line);
@@ -126,7 +126,7 @@ Profile big_profile(size_t blocks) {
   Profile profile = sample_profile();
   for (size_t i = 0; i < blocks; ++i) {
     make_block(profile, 0, 0x10000 + i * 20, {4, 3, 5, 2, 6}, i, CountSource::kDerived);
-    profile.blocks.back().equation = fmt::format("in - out of block {}", i);
+    profile.blocks.back().counter = static_cast<uint32_t>(i);
     const uint32_t id = profile.blocks.back().id;
     profile.edges.push_back({id, id, EdgeKind::kTaken, i, CountSource::kMeasured});
     profile.edges.push_back({id, 0, EdgeKind::kFallthrough, i, CountSource::kDerived});
@@ -233,6 +233,8 @@ TEST_F(Refusal, WrongRows) {
   expect_after("UPDATE blocks SET instruction_sizes = x'', size_bytes = 0", "no instructions");
   expect_after("UPDATE blocks SET size_bytes = 77", "its size is not that of its instructions");
   expect_after("UPDATE blocks SET address = -1", "wraps around");
+  expect_after("UPDATE blocks SET equation = 'counter 07' WHERE id = 1", "not 'counter N'");
+  expect_after("UPDATE blocks SET equation = 'a guess' WHERE id = 2", "not 'counter N'");
   expect_after("UPDATE blocks SET returns = 2", "returns is 2");
   expect_after("UPDATE procedures SET module = 2", "procedures row 0: no module 2");
   expect_after("UPDATE procedures SET provenance = 7", "provenance is 7");

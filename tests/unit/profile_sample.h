@@ -90,7 +90,7 @@ inline Profile sample_profile() {
   make_block(profile, 0, 0x100e, {4, 2}, 10, CountSource::kDerived);
   make_block(profile, 1, 0x2000, {3, 1}, 10);
   make_block(profile, 0, 0x1014, {5}, 1, CountSource::kDerived);
-  profile.blocks[1].equation = "counter 7";
+  profile.blocks[1].counter = 7;
   profile.blocks[3].returns = true;
   profile.edges = {
       {0, 1, EdgeKind::kFallthrough, 1, CountSource::kDerived},

@@ -281,7 +281,7 @@ std::string explained(const Profile& profile, uint64_t address, Format format) {
 TEST(Explain, ADerivedCountNamesItsEquation) {
   Profile profile = sample_profile();
   ASSERT_EQ(profile.blocks[0].source, CountSource::kDerived);
-  profile.blocks[0].equation.clear();
+  profile.blocks[0].counter = profile::Block::kNoCounter;
   const std::string text = explained(profile, 0x1000, Format::kText);
   EXPECT_NE(text.find("equation      conservation of flow: in "), std::string::npos) << text;
 }
