@@ -52,6 +52,11 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
   return result;
 }
 
+void FileBytes::drop_pages() const {
+  // That fails only where there is nothing to gain.
+  if (mapping_ != nullptr && !writable_) ::madvise(mapping_, mapping_size_bytes_, MADV_DONTNEED);
+}
+
 FileBytes FileBytes::writable_copy() const {
   FileBytes result;
   result.writable_ = true;

@@ -24,6 +24,9 @@ class FileBytes {
   ~FileBytes();
 
   std::span<const uint8_t> span() const;
+  // Takes the file's pages out of our memory; they come back when looked at.  Owned or written
+  // bytes stay.
+  void drop_pages() const;
 
   // The same bytes once more, for a library that writes into what it reads: libelf changes section
   // headers in place when it decompresses a section.  Empty when memory is short.  Pages are copied

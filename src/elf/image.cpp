@@ -140,6 +140,10 @@ std::span<const uint8_t> Image::bytes_at(LinkAddr address) const {
   return impl_->layout.bytes_at(address);
 }
 
+void Image::drop_pages() const {
+  impl_->bytes.drop_pages();
+}
+
 const std::vector<LinkRange>& Image::unwind_ranges() const {
   std::call_once(impl_->unwind_once,
                  [this] { impl_->unwind_ranges = read_unwind_ranges(impl_->layout); });

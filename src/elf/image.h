@@ -80,6 +80,9 @@ class Image {
   // part; empty when the address is in no segment.
   std::span<const uint8_t> bytes_at(LinkAddr address) const;
 
+  // The code has been read and will not be again soon: frees the memory of the file's pages.
+  void drop_pages() const;
+
   // Ranges that .eh_frame describes, sorted by begin, overlaps and nonsense dropped.  Read on
   // first call from .eh_frame itself (not only .eh_frame_hdr: ends are needed).
   const std::vector<LinkRange>& unwind_ranges() const;

@@ -305,7 +305,10 @@ void CodeCache::seal() {
     std::vector<uint32_t>().swap(unit->code.insn_offset);
     std::vector<Mark>().swap(unit->code.marks);
   }
-  for (const auto& module : modules_.all()) module->discoverer.reset();
+  for (const auto& module : modules_.all()) {
+    module->discoverer.reset();
+    module->image->drop_pages();
+  }
   returns_.clear();
   returns_.shrink_to_fit();
   blocks_ = FlatMap<uint64_t>();
