@@ -94,7 +94,8 @@ class Walker {
   // Adds the frame of the current pc and moves the registers to its caller; false at the end.
   bool step() {
     if (!registers_.known[kDwarfPc]) return end(TraceEnd::kUnsupported, "the pc is not known");
-    trace_.frames.push_back({.pc = pc(), .cfa = TargetAddr(0), .signal_frame = false});
+    trace_.frames.push_back({.pc = pc(), .cfa = TargetAddr(0)});
+    if (step_over_signal()) return true;
     const FrameHandle rules = find_rules();
     if (rules == nullptr) return false;
     bool signal_frame = false;
@@ -104,7 +105,24 @@ class Walker {
                  at_pc(fmt::format("return address in DWARF register {}", return_column)));
     }
     trace_.frames.back().signal_frame = signal_frame;
+    if (signal_frame) trace_.frames.back().context = registers_.value[kDwarfRsp];
     return to_caller(*rules, return_column, signal_frame);
+  }
+
+  // Over the frame of a signal that somebody else knows about.
+  bool step_over_signal() {
+    if (!target_.signal_context || !registers_.known[kDwarfRsp]) return false;
+    const uint64_t context = registers_.value[kDwarfRsp];
+    const auto interrupted = target_.signal_context(pc(), context);
+    if (!interrupted) return false;
+    Frame& frame = trace_.frames.back();
+    frame.signal_frame = true;
+    frame.context = context;
+    frame.cfa = TargetAddr(interrupted->registers.value[kDwarfRsp]);
+    last_cfa_ = frame.cfa.value();
+    registers_ = interrupted->registers;
+    pc_is_exact_ = interrupted->pc_is_exact;
+    return true;
   }
 
   bool to_caller(Dwarf_Frame& rules, int return_column, bool signal_frame) {

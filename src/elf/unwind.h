@@ -46,17 +46,29 @@ struct UnwindModule {
   uint64_t bias = 0;
 };
 
+// What a signal interrupted: registers as they were then.
+struct SignalContext {
+  UnwindRegisters registers;
+  bool pc_is_exact = true;  // false: the pc is a return address, its call is still open
+};
+
 struct UnwindTarget {
   // The module that contains the address; nullopt when none does.
   std::function<std::optional<UnwindModule>(TargetAddr)> module_at;
   // Reads size_bytes; false when the memory is not there.
   std::function<bool(TargetAddr, void*, size_t size_bytes)> read_memory;
+  // If the pc is where a signal handler returns to: what its signal interrupted, kept at the stack
+  // pointer.  May be empty; signal frames are then known by call frame information alone.
+  std::function<std::optional<SignalContext>(TargetAddr pc, uint64_t stack_pointer)> signal_context;
 };
 
 struct Frame {
   TargetAddr pc;   // innermost: the given pc; others: the return address into this frame
   TargetAddr cfa;  // rsp just before the call that created the frame, and after the frame returns
+  // The frame of a signal's return code: nobody called it, and what the next frame was doing was
+  // interrupted.
   bool signal_frame = false;
+  uint64_t context = 0;  // of a signal frame: where the kernel's ucontext lies
 };
 
 enum class TraceEnd : uint8_t {

@@ -29,9 +29,9 @@ BlockRef unpack(uint64_t value) {
 void CodeCache::initialize_tables() {
   uint8_t* tables = region_.tables();
   // System calls that concern the monitor; see service.cpp for what each is about.
-  for (long number : {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigaction,
-                      SYS_rt_sigreturn, SYS_execve, SYS_execveat, SYS_rseq, SYS_arch_prctl,
-                      SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp}) {
+  for (long number :
+       {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigreturn, SYS_execve, SYS_execveat,
+        SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   const CacheAddr miss = region_.areas().front().gateway.return_miss;
@@ -345,6 +345,28 @@ const CodeRecord* CodeCache::record_at(CacheAddr address) const {
     auto it = std::upper_bound(records.begin(), records.end(), address,
                                [](CacheAddr a, const CodeRecord& r) { return a < r.begin; });
     return it == records.begin() ? nullptr : &*(it - 1);
+  }
+  return nullptr;
+}
+
+bool CodeCache::is_boundary(CacheAddr address) const {
+  const CodeRecord* record = record_at(address);
+  if (record == nullptr || record->kind != CodeRecord::Kind::kUnit) return false;
+  const Unit& unit = *units_[record->index];
+  const auto offset = static_cast<uint32_t>(address - unit.code.begin);
+  auto it = std::upper_bound(unit.code.blocks.begin(), unit.code.blocks.end(), offset,
+                             [](uint32_t o, const BlockCode& b) { return o < b.label; });
+  if (it == unit.code.blocks.begin()) return false;
+  if ((it - 1)->label == offset) return true;
+  const cfg::Block& block =
+      unit.procedure.blocks[static_cast<size_t>(it - 1 - unit.code.blocks.begin())];
+  const uint32_t* first = unit.code.insn_offset.data() + block.first_insn;
+  return std::binary_search(first, first + block.insn_count, offset);
+}
+
+const SyscallSite* CodeCache::syscall_site_of(BlockRef ref) const {
+  for (const SyscallSite& site : units_[ref.unit]->code.syscalls) {
+    if (site.block == ref.block) return &site;
   }
   return nullptr;
 }

@@ -159,6 +159,14 @@ class CodeCache {
   Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
   Result<CacheAddr> take_return(TargetAddr target);
 
+  // A counted way to any instruction, for control that comes by no branch; no register is touched.
+  Result<CacheAddr> arrive(BlockRef ref);
+  // True where a thread may be interrupted: an instruction of the program begins here, and all
+  // registers are the program's.
+  bool is_boundary(CacheAddr address) const;
+  // The `syscall` that ends a block.
+  const translate::SyscallSite* syscall_site_of(BlockRef ref) const;
+
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
 

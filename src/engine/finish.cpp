@@ -231,7 +231,7 @@ class Builder {
       }
       measured.nodes[b] = count;
     }
-    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
+    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}, 0});
     for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
       abnormal.push_back({std::get<1>(it->first), it->second.entered, it->second.left});
     }
@@ -280,7 +280,7 @@ class Builder {
   uint64_t abnormal_entries(const Unit& unit) const {
     uint64_t sum = 0;
     const uint32_t entry = unit.procedure.entry_block;
-    auto it = ledger_.terms().lower_bound({unit.id, entry, AbnormalKind{}});
+    auto it = ledger_.terms().lower_bound({unit.id, entry, AbnormalKind{}, 0});
     for (; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id &&
            std::get<1>(it->first) == entry;
          ++it) {
@@ -473,28 +473,30 @@ class Builder {
     }
   }
 
-  // The piece in which a term's flow ends or begins: the one with a partial run, else the last.
-  uint32_t piece_of_term(const Unit& unit, uint32_t b, AbnormalKind kind,
-                         const LedgerTerm& term) const {
-    auto it = pieces_.find(unit.first_block + b);
-    if (it == pieces_.end()) return unit.first_block + b;
-    if (kind == AbnormalKind::kProgramStart) return unit.first_block + b;
-    if (term.left > 0) {
-      if (!out_.blocks[unit.first_block + b].partial.empty()) return unit.first_block + b;
-      for (const Piece& piece : it->second) {
-        if (!out_.blocks[piece.id].partial.empty()) return piece.id;
-      }
+  // The piece in which a term's flow ends or begins.
+  uint32_t piece_of_term(const Unit& unit, uint32_t b, uint32_t insn) const {
+    uint32_t id = unit.first_block + b;
+    auto it = pieces_.find(id);
+    if (it == pieces_.end()) return id;
+    for (const Piece& piece : it->second) {
+      if (piece.first_insn <= insn) id = piece.id;
     }
-    return it->second.back().id;
+    return id;
   }
 
   void add_terms(const Unit& unit) {
-    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}});
+    std::map<std::pair<uint32_t, AbnormalKind>, profile::Abnormal> rows;
+    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}, 0});
     for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
-      const auto& [u, b, kind] = it->first;
-      out_.abnormal.push_back({piece_of_term(unit, b, kind, it->second), kind, it->second.entered,
-                               it->second.left, it->second.detail});
+      const auto& [u, b, kind, insn] = it->first;
+      const uint32_t id = piece_of_term(unit, b, insn);
+      profile::Abnormal& row =
+          rows.try_emplace({id, kind}, profile::Abnormal{id, kind, 0, 0, it->second.detail})
+              .first->second;
+      row.entered += it->second.entered;
+      row.left += it->second.left;
     }
+    for (auto& [key, row] : rows) out_.abnormal.push_back(std::move(row));
   }
 
   // Arrivals that no direct branch explains came by a return: the landing of an exception, a

@@ -147,7 +147,8 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   user_regs_struct parent_regs{};
   const bool shares_stack =
       own_process && process_->try_registers(parent, parent_regs) && parent_regs.rsp == regs.rsp;
-  ledger_.open_thread(regs, *slot, shares_stack || regs.orig_rax == SYS_vfork);
+  const uint32_t parent_slot = threads_[parent].slot.value_or(*slot);
+  ledger_.open_thread(regs, *slot, shares_stack || regs.orig_rax == SYS_vfork, parent_slot);
   regs.gs_base = region_.thread_block(*slot).value();
   process_->set_registers(tid, regs);
 }
@@ -210,6 +211,7 @@ void ImageRun::thread_exiting(pid_t tid) {
 
 void ImageRun::thread_gone(const tracee::Event& event) {
   threads_.erase(event.tid);
+  signals_.forget(event.tid);
   if (event.tid != process_->pid()) return;
   process_->let_go();
   end_ = event;

@@ -25,6 +25,7 @@
 #include "engine/ledger.h"
 #include "engine/run_options.h"
 #include "engine/service.h"
+#include "engine/signals.h"
 #include "tracee/process.h"
 
 namespace tally::engine {
@@ -37,7 +38,8 @@ class ImageRun {
         modules_(*process_),
         cache_(region_, modules_, *process_, options.placement),
         ledger_(cache_, modules_, region_, *process_),
-        service_(region_, cache_, modules_, ledger_, *process_) {}
+        service_(region_, cache_, modules_, ledger_, *process_),
+        signals_(*process_, region_, cache_, ledger_, service_) {}
 
   // Prepares the image that its process has just begun to execute; does not resume it.
   Status set_up();
@@ -51,8 +53,8 @@ class ImageRun {
   void thread_gone(const tracee::Event& event);
   // The thread (of this image, or a vfork child) has become another program.
   void thread_execed(pid_t former_tid);
-  // A signal is about to be delivered; resumes the thread.
-  void signal_stop(const tracee::Event& event);
+  // A signal is about to be delivered; resumes the thread, or returns what else happened to it.
+  std::optional<tracee::Event> signal_stop(tracee::Event event);
 
   bool knows(pid_t tid) const { return threads_.contains(tid); }
   void issue(const std::string& scope, const std::string& message) {
@@ -94,6 +96,7 @@ class ImageRun {
   CodeCache cache_;
   Ledger ledger_;
   Service service_;
+  Signals signals_;
   TargetAddr syscall_insn_;
   std::map<pid_t, Thread> threads_;
   uint32_t threads_total_ = 1;

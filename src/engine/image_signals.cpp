@@ -35,19 +35,25 @@ bool ImageRun::caught_by_net(const Event& event) {
   return true;
 }
 
-void ImageRun::signal_stop(const Event& event) {
-  if (caught_by_net(event)) return;
-  if (event.signal < 65 && service_.has_handler(event.signal)) {
-    service_.fail(
-        make_error("the program handles signal {} ({}), and signal handlers are not supported yet",
-                   event.signal, strsignal(event.signal)));
+std::optional<Event> ImageRun::signal_stop(Event event) {
+  if (caught_by_net(event)) return std::nullopt;
+  if (!signals_.admit(event)) {
     process_->resume(event.tid);
-    return;
+    return std::nullopt;
   }
   auto it = threads_.find(event.tid);
-  if (it != threads_.end()) it->second.fatal_signal = true;
+  const bool ours = it != threads_.end() && it->second.slot;
+  if (ours && signals_.has_handler(event)) {
+    auto other = signals_.deliver(event, *it->second.slot);
+    if (other) return *other;
+    service_.fail(other.error());
+    process_->resume(event.tid);
+    return std::nullopt;
+  }
+  if (ours) it->second.fatal_signal = true;
   if (std::getenv("TALLY_DEBUG") != nullptr) explain_signal(event);
   process_->resume(event.tid, event.signal);
+  return std::nullopt;
 }
 
 // TALLY_DEBUG: where in the program and in the code cache a signal hit.
@@ -71,11 +77,13 @@ void ImageRun::explain_signal(const Event& event) {
     for (const uint8_t b : bytes) text += fmt::format(" {:02x}", b);
     text += '\n';
   }
-  const elf::BackTrace trace = ledger_.back_trace([&] {
-    elf::UnwindRegisters u = unwind_registers(regs);
-    u.value[elf::kDwarfPc] = p.pc.value();
-    return u;
-  }());
+  const elf::BackTrace trace = ledger_.back_trace(
+      [&] {
+        elf::UnwindRegisters u = unwind_registers(regs);
+        u.value[elf::kDwarfPc] = p.pc.value();
+        return u;
+      }(),
+      slot);
   for (const elf::Frame& frame : trace.frames) {
     const Module* module = modules_.containing(frame.pc);
     text += fmt::format("tally: debug:   frame {}+{:#x}\n", module ? module->path : "?",

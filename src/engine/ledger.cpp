@@ -13,6 +13,33 @@ namespace {
 constexpr size_t kFramesMax = 100000;
 }  // namespace
 
+// Handlers may have stacks of their own, so that addresses grow only from signal to signal.
+std::optional<size_t> frame_holding(const elf::BackTrace& trace, uint64_t stack_pointer) {
+  const auto& frames = trace.frames;
+  // The outermost frame may have no known extent; it is taken to be small.
+  constexpr uint64_t kOutermostBytes = 4096;
+  size_t begin = 0;
+  while (begin < frames.size()) {
+    size_t end = begin;
+    uint64_t highest = 0;
+    while (end < frames.size() && !frames[end].signal_frame) {
+      highest = std::max(highest, frames[end++].cfa.value());
+    }
+    if (end == frames.size() && frames.back().cfa.value() == 0) highest += kOutermostBytes;
+    const uint64_t lowest = (begin == 0 ? frames.front() : frames[begin - 1]).cfa.value();
+    if (stack_pointer >= lowest && stack_pointer <= highest) {
+      size_t target = begin;
+      while (target < end && frames[target].cfa.value() != 0 &&
+             frames[target].cfa.value() <= stack_pointer) {
+        ++target;
+      }
+      return target;
+    }
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
 elf::UnwindRegisters unwind_registers(const user_regs_struct& regs) {
   elf::UnwindRegisters u;
   u.value = {regs.rax, regs.rdx, regs.rcx, regs.rbx, regs.rsi, regs.rdi,
@@ -22,7 +49,7 @@ elf::UnwindRegisters unwind_registers(const user_regs_struct& regs) {
   return u;
 }
 
-elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers) const {
+elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const {
   elf::UnwindTarget target;
   target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
     const Module* module = modules_.containing(address);
@@ -31,6 +58,9 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers) const {
   };
   target.read_memory = [this](TargetAddr address, void* data, size_t size_bytes) {
     return process_.read_memory(address, data, size_bytes);
+  };
+  target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
+    return signal_context(slot, pc, stack_pointer);
   };
   return elf::unwind(registers, target, kFramesMax);
 }
@@ -56,13 +86,25 @@ bool Ledger::ends_by_itself(BlockRef ref) const {
 
 void Ledger::leave(BlockRef ref, AbnormalKind kind, const std::string& detail) {
   if (ends_by_itself(ref)) return;
-  LedgerTerm& term = terms_[{ref.unit, ref.block, kind}];
+  const uint32_t end = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  LedgerTerm& term = terms_[{ref.unit, ref.block, kind, end}];
+  term.left += 1;
+  term.detail = detail;
+}
+
+void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::string& detail) {
+  const BlockRef ref = position.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (!position.block_counted) uncounted_[{ref.unit, ref.block}] += 1;
+  if (position.done >= count) return leave(ref, kind, detail);
+  partials_[{ref.unit, ref.block, position.done, count}] -= 1;
+  LedgerTerm& term = terms_[{ref.unit, ref.block, kind, position.done}];
   term.left += 1;
   term.detail = detail;
 }
 
 void Ledger::enter(BlockRef ref, AbnormalKind kind, const std::string& detail) {
-  LedgerTerm& term = terms_[{ref.unit, ref.block, kind}];
+  LedgerTerm& term = terms_[{ref.unit, ref.block, kind, ref.insn}];
   term.entered += 1;
   term.detail = detail;
 }
@@ -76,26 +118,31 @@ bool Ledger::is_complete(const elf::BackTrace& trace) const {
 }
 
 // Each frame from `first` on has an open call: its pc is the address behind it.
-void Ledger::close_frames(const elf::BackTrace& trace, size_t first, AbnormalKind kind,
-                          const std::string& detail) {
-  for (size_t i = first; i < trace.frames.size(); ++i) {
-    const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
-    if (!call.valid()) {
-      // A planted return address at the very bottom (makecontext): nobody was called there.
-      if (i + 1 == trace.frames.size() && trace.end == elf::TraceEnd::kOutermost) continue;
-      issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
-                                      "its procedure may be off by one",
-                                      trace.frames[i].pc.value()));
-      continue;
-    }
-    leave(call, kind, detail);
-  }
+void Ledger::close_frames(const elf::BackTrace& trace, uint32_t slot, size_t first,
+                          AbnormalKind kind, const std::string& detail) {
+  for (size_t i = first; i < trace.frames.size(); ++i) close_frame(trace, slot, i, kind, detail);
   if (!is_complete(trace)) {
     issue("back-trace",
           fmt::format("the stack could not be followed to its end ({}); procedures farther out may "
                       "be off by one",
                       trace.detail));
   }
+}
+
+void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t index,
+                         AbnormalKind kind, const std::string& detail) {
+  const elf::Frame& frame = trace.frames[index];
+  if (frame.signal_frame) return;  // where a handler returns to: not entered yet
+  if (index > 0 && trace.frames[index - 1].signal_frame) {
+    return close_interruption(slot, trace.frames[index - 1].context, frame.pc, kind, detail);
+  }
+  const BlockRef call = cache_.call_block_of(frame.pc);
+  if (call.valid()) return leave(call, kind, detail);
+  // A planted return address at the very bottom (makecontext): nobody was called there.
+  if (index + 1 == trace.frames.size() && trace.end == elf::TraceEnd::kOutermost) return;
+  issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
+                                  "its procedure may be off by one",
+                                  frame.pc.value()));
 }
 
 void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalKind kind,
@@ -107,19 +154,7 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
                                 regs.rip));
     return;
   }
-  if (position.kind == Position::Kind::kInBlock) {
-    const Unit& unit = cache_.unit(position.ref.unit);
-    const uint32_t count = unit.procedure.blocks[position.ref.block].insn_count;
-    if (position.done < count) {
-      partials_[{position.ref.unit, position.ref.block, position.done, count}] -= 1;
-    }
-    if (!position.block_counted) uncounted_[{position.ref.unit, position.ref.block}] += 1;
-    if (position.done < count || !ends_by_itself(position.ref)) {
-      LedgerTerm& term = terms_[{position.ref.unit, position.ref.block, kind}];
-      term.left += 1;
-      term.detail = detail;
-    }
-  }
+  if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
   elf::UnwindRegisters registers = unwind_registers(regs);
   TargetAddr pc = position.pc;
   const bool at_return_address = position.pc_is_return_address || position.pc_is_on_stack;
@@ -137,18 +172,21 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
   }
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.
-  registers.value[elf::kDwarfPc] = pc.value() - (at_return_address ? 1 : 0);
-  elf::BackTrace trace = back_trace(registers);
+  const bool to_restorer = interruptions_.is_restorer(pc);
+  registers.value[elf::kDwarfPc] = pc.value() - (at_return_address && !to_restorer ? 1 : 0);
+  elf::BackTrace trace = back_trace(registers, slot);
   // Behind a call or return the first frame is a caller whose call is still open.
   if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
-  close_frames(trace, at_return_address ? 0 : 1, kind, detail);
+  close_frames(trace, slot, at_return_address ? 0 : 1, kind, detail);
+  interruptions_.forget(slot);
 }
 
 // Flow enters a block whose instructions are not executed: it only leaves it.
 void Ledger::enter_unexecuted(BlockRef ref, const char* detail) {
-  enter(ref, AbnormalKind::kThreadStart, detail);
   const Unit& unit = cache_.unit(ref.unit);
-  partials_[{ref.unit, ref.block, 0, unit.procedure.blocks[ref.block].insn_count}] -= 1;
+  const uint32_t count = unit.procedure.blocks[ref.block].insn_count;
+  enter({ref.unit, ref.block, count}, AbnormalKind::kThreadStart, detail);
+  partials_[{ref.unit, ref.block, 0, count}] -= 1;
   if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
     uncounted_[{ref.unit, ref.block}] += 1;
   }
@@ -170,7 +208,8 @@ void Ledger::begin_behind(BlockRef ref) {
   }
 }
 
-void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames) {
+void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
+                         uint32_t parent_slot) {
   const Position position = locate(regs, slot);
   if (position.kind != Position::Kind::kInBlock) {
     issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
@@ -180,15 +219,21 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
   if (!inherits_frames) return;
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfPc] = position.pc.value();
-  const elf::BackTrace trace = back_trace(registers);
+  interruptions_.inherit(slot, parent_slot);
+  const elf::BackTrace trace = back_trace(registers, slot);
   for (size_t i = 1; i < trace.frames.size(); ++i) {
+    if (trace.frames[i].signal_frame) continue;
+    if (trace.frames[i - 1].signal_frame) {
+      open_interruption(slot, trace.frames[i - 1].context);
+      continue;
+    }
     const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
     if (call.valid()) enter_unexecuted(call, "a vfork child shares this frame");
   }
 }
 
 void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
-  snapshots_[{slot, unit}] = back_trace(registers);
+  snapshots_[{slot, unit}] = back_trace(registers, slot);
 }
 
 void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination) {
@@ -198,32 +243,23 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   const auto& frames = trace.frames;
   // A procedure at the very bottom, without call frame information, has nobody to abandon.
   if (frames.empty() || frames.front().cfa.value() == 0) return;
-  // The outermost frame may have no known extent; it is taken to be small.
-  constexpr uint64_t kOutermostBytes = 4096;
-  uint64_t highest = 0;
-  for (const elf::Frame& frame : frames) highest = std::max(highest, frame.cfa.value());
-  if (frames.back().cfa.value() == 0) highest += kOutermostBytes;
   // A return of the procedure in the ordinary way, or a tail call.
   if (stack_pointer < frames.front().cfa.value() &&
       frames.front().cfa.value() - stack_pointer <= 16) {
     return;
   }
-  if (stack_pointer < frames.front().cfa.value() || stack_pointer > highest) {
+  const std::optional<size_t> target = frame_holding(trace, stack_pointer);
+  if (!target) {
     issue("stacks",
           "the program switches stacks (swapcontext or the like); procedures that are left waiting "
           "on a stack nobody returns to are off by one");
     return;
   }
-  size_t target = 0;
-  while (target < frames.size() && frames[target].cfa.value() != 0 &&
-         frames[target].cfa.value() <= stack_pointer) {
-    ++target;
-  }
   // Back to the caller's call in the ordinary way: a return, not a jump.
-  if (target == 1 && frames[target].pc == destination) return;
-  elf::BackTrace abandoned;
-  for (size_t i = 1; i <= target && i < frames.size(); ++i) abandoned.frames.push_back(frames[i]);
-  close_frames(abandoned, 0, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
+  if (*target == 1 && frames[1].pc == destination) return;
+  for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
+    close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
+  }
   // The frames above the target are gone; a second jump from the same entry (an exception that
   // passes several cleanups) starts from a new snapshot.
   snapshots_.erase(it);

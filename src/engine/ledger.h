@@ -24,28 +24,11 @@
 
 #include "elf/unwind.h"
 #include "engine/code_cache.h"
+#include "engine/interruptions.h"
 #include "profile/model.h"
 #include "tracee/process.h"
 
 namespace tally::engine {
-
-// Where a thread is, in the program's terms.
-struct Position {
-  enum class Kind : uint8_t {
-    kUnknown,
-    kInBlock,  // `done` instructions of `ref` are executed, no way out has been counted
-    kBetween,  // between procedures: at the entry of a callee or behind a return; only the frames
-               // of the back-trace are open
-    kOutside,  // at an address that is no code of the program
-  };
-  Kind kind = Kind::kUnknown;
-  BlockRef ref;
-  uint32_t done = 0;
-  bool block_counted = true;          // the block's own counter, if any, has been incremented
-  TargetAddr pc;                      // for unwinding
-  bool pc_is_return_address = false;  // kBetween: `pc` is where a return went
-  bool pc_is_on_stack = false;        // kBetween: the return address has just been pushed
-};
 
 struct LedgerTerm {
   uint64_t entered = 0;
@@ -67,25 +50,39 @@ class Ledger {
                     const std::string& detail);
   // A thread begins behind the `syscall` at `regs`; with `inherits_frames` (vfork) all frames of
   // its parent are open in it too.
-  void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames);
+  void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
+                   uint32_t parent_slot);
   // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
   // frame information says so.
   void bottom(TargetRange range) { bottoms_.push_back(range); }
   // Flow enters a block from nowhere (program start).
   void enter(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
 
+  // A signal's handler begins: the thread is suspended where `interruption` says.
+  void handler_entered(uint32_t slot, const Interruption& interruption, BlockRef handler,
+                       TargetAddr restorer);
+  // A handler returns by the `rt_sigreturn` that ends block `call`, to a context with these
+  // registers. The place in the code cache where the interrupted instruction goes on; 0 if control
+  // goes elsewhere, which leaves the interrupted block.
+  CacheAddr handler_left(uint32_t slot, BlockRef call, uint64_t context, TargetAddr pc,
+                         uint64_t stack_pointer);
+  // The thread of a slot is gone.
+  void forget(uint32_t slot) { interruptions_.forget(slot); }
+
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
   // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
   void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
   void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination);
 
-  elf::BackTrace back_trace(const elf::UnwindRegisters& registers) const;
+  elf::BackTrace back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const;
 
   void issue(const std::string& scope, const std::string& message, uint64_t amount = 1);
 
   // The State below is all that has been booked: for taking back what was booked ahead of an event
   // that then failed.
-  using TermKey = std::tuple<uint32_t, uint32_t, profile::AbnormalKind>;  // unit, block, kind
+  // Unit, block, kind, and the block's instruction at which flow appears or in front of which it
+  // vanishes (their number: at the end).
+  using TermKey = std::tuple<uint32_t, uint32_t, profile::AbnormalKind, uint32_t>;
   const std::map<TermKey, LedgerTerm>& terms() const { return terms_; }
   using PartialKey =
       std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // unit, block, first, last
@@ -93,14 +90,20 @@ class Ledger {
     std::map<TermKey, LedgerTerm> terms;
     std::map<PartialKey, int64_t> partials;
     std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted;
+    std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived;
     std::vector<profile::Issue> issues;
+    Interruptions interruptions;
   };
-  State state() const { return {terms_, partials_, uncounted_, issues_}; }
+  State state() const {
+    return {terms_, partials_, uncounted_, unarrived_, issues_, interruptions_};
+  }
   void restore(State state) {
     terms_ = std::move(state.terms);
     partials_ = std::move(state.partials);
     uncounted_ = std::move(state.uncounted);
+    unarrived_ = std::move(state.unarrived);
     issues_ = std::move(state.issues);
+    interruptions_ = std::move(state.interruptions);
   }
   const std::map<PartialKey, int64_t>& partials() const { return partials_; }
   // Blocks that were entered, but whose counter did not run: by (unit, block).
@@ -128,8 +131,19 @@ class Ledger {
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
   void leave(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
-  void close_frames(const elf::BackTrace& trace, size_t first, profile::AbnormalKind kind,
-                    const std::string& detail);
+  // A block is left where `position` says, `done` instructions into it.
+  void leave_at(const Position& position, profile::AbnormalKind kind, const std::string& detail);
+  void close_frames(const elf::BackTrace& trace, uint32_t slot, size_t first,
+                    profile::AbnormalKind kind, const std::string& detail);
+  void close_frame(const elf::BackTrace& trace, uint32_t slot, size_t index,
+                   profile::AbnormalKind kind, const std::string& detail);
+  void close_interruption(uint32_t slot, uint64_t context, TargetAddr pc,
+                          profile::AbnormalKind kind, const std::string& detail);
+  void open_interruption(uint32_t slot, uint64_t context);
+  void abandon_to(uint32_t slot, const Interruption& record, uint64_t stack_pointer);
+  elf::SignalContext interrupted_state(const Interruption& record) const;
+  std::optional<elf::SignalContext> signal_context(uint32_t slot, TargetAddr pc,
+                                                   uint64_t context) const;
 
   CodeCache& cache_;
   ModuleMap& modules_;
@@ -139,6 +153,7 @@ class Ledger {
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
 
+  Interruptions interruptions_;
   std::vector<TargetRange> bottoms_;
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
@@ -148,6 +163,9 @@ class Ledger {
   std::vector<profile::Issue> issues_;
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };
+
+// The frame that is active when the stack pointer has this value: all inner ones are abandoned.
+std::optional<size_t> frame_holding(const elf::BackTrace& trace, uint64_t stack_pointer);
 
 // DWARF-numbered registers from the kernel's.
 elf::UnwindRegisters unwind_registers(const user_regs_struct& regs);

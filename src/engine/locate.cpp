@@ -16,8 +16,15 @@ using namespace translate;
 namespace {
 
 // Bytes of the sequences in translate/emit_unit.cpp.
-constexpr uint32_t kSyscallOffset = 17;  // movzx, movzx, jrcxz, jmp
-constexpr uint32_t kReturnPopped = 10;   // mov gs:[spill], rcx; pop rcx
+constexpr uint32_t kReturnPopped = 10;  // mov gs:[spill], rcx; pop rcx
+
+// The offset right behind the `syscall` that ends a block.
+uint32_t behind_syscall(const Unit& unit, uint32_t block) {
+  for (const SyscallSite& site : unit.code.syscalls) {
+    if (site.block == block) return static_cast<uint32_t>(site.behind - unit.code.begin);
+  }
+  return UINT32_MAX;
+}
 
 }  // namespace
 
@@ -276,7 +283,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
   }
   switch (b.end) {
     case isa::Flow::kSystemCall:
-      if (into > kSyscallOffset) {
+      if (offset >= behind_syscall(unit, block)) {
         if (code.edge_counted != 0 && offset >= code.edge_counted) {
           return at_start_of({unit.id, unit.procedure.edges[b.first_edge].to});
         }

@@ -117,6 +117,11 @@ CacheAddr CodeCache::way_in(BlockRef ref) {
   return arrival_at(ref).stub.uncounted;
 }
 
+Result<CacheAddr> CodeCache::arrive(BlockRef ref) {
+  TRY(check_room());
+  return arrival_at(ref).stub.uncounted;
+}
+
 Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
   TRY(check_room());
   const auto [unit_id, index] = links_[link_id];

@@ -54,6 +54,7 @@ std::optional<uint32_t> Service::open_slot() {
 void Service::close_slot(uint32_t slot) {
   std::erase(active_, slot);
   pending_.erase(slot);
+  ledger_.forget(slot);
   free_.push_back(slot);
 }
 
@@ -88,6 +89,14 @@ bool Service::serve_all() {
     }
   }
   return any;
+}
+
+void Service::serve_now(uint32_t slot) {
+  const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();
+  if (state == static_cast<uint32_t>(MailboxState::kPosted) ||
+      state == static_cast<uint32_t>(MailboxState::kAsleep)) {
+    serve(slot);
+  }
 }
 
 void Service::answer(uint32_t slot, Action action) {

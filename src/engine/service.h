@@ -47,8 +47,11 @@ class Service {
   std::optional<Error> error() const { return error_; }
   void fail(Error error);
 
-  // True if the program has installed a handler for the signal.
-  bool has_handler(int signal) const { return handlers_[static_cast<size_t>(signal)] > 1; }
+  // Serves a stopped thread's request, if it has posted one.
+  void serve_now(uint32_t slot);
+  // Takes back a system call that the target is about to execute for the program; restores what was
+  // changed of its arguments.  False if there is none.
+  bool cancel_syscall(uint32_t slot, user_regs_struct& regs);
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
   void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
   uint64_t requests() const { return requests_; }
@@ -62,6 +65,7 @@ class Service {
   void serve(uint32_t slot);
   Result<CacheAddr> answer_event(uint32_t slot);
   Status before_syscall(uint32_t slot);
+  Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
@@ -91,7 +95,6 @@ class Service {
   std::vector<uint32_t> free_;
   uint32_t slots_used_ = 0;
   std::optional<Error> error_;
-  std::array<uint64_t, 65> handlers_{};
   std::map<uint32_t, PendingCall> pending_;
   std::map<uint32_t, Ledger::State> exec_backups_;
   uint64_t requests_ = 0;

@@ -100,7 +100,8 @@ void Session::handle(const Event& event) {
       over_ = true;
       return;
     case tracee::EventKind::kSignal:
-      return image_->signal_stop(event);
+      if (auto other = image_->signal_stop(event)) handle(*other);
+      return;
     case tracee::EventKind::kGroupStop:
       return process.listen(event.tid);
     case tracee::EventKind::kOther:

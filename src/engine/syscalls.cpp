@@ -2,7 +2,7 @@
 //
 //   mmap, mprotect, munmap, ...   which memory the program believes executable; the kernel is never
 //                                 told, so that nothing runs unseen
-//   rt_sigaction                  which signals have handlers
+//   rt_sigreturn                  where a handler returns to must be found in the code cache
 //   execve                        the stack must be on the ledger before it is gone
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
 //   arch_prctl, seccomp, ...      what would break the counters or the mailbox is refused by name
@@ -72,8 +72,6 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
         return make_error("the program maps shared memory as code, which is not supported yet");
       }
       break;
-    case SYS_rt_sigreturn:
-      return make_error("the program returns from a signal handler that Tally did not see start");
     default:
       break;
   }
@@ -101,6 +99,7 @@ Status Service::before_syscall(uint32_t slot) {
   call.number = reg(slot, kRax);
   call.arguments = {reg(slot, kRdi), reg(slot, kRsi), reg(slot, kRdx),
                     reg(slot, kR10), reg(slot, kR8),  reg(slot, kR9)};
+  if (call.number == SYS_rt_sigreturn) return before_sigreturn(slot);
   TRY(refuse_syscall(call.number, call.arguments));
   const auto flags = load<uint64_t>(slot, tcb::kFlags);
   const uint64_t rflags = 0x202 | (flags >> 8 & 0xd5) | (flags & 1) << 11;
@@ -141,6 +140,45 @@ Status Service::before_syscall(uint32_t slot) {
   return Ok{};
 }
 
+// The kernel is about to restore what a signal interrupted: original addresses.  The frame's pc is
+// replaced by the place in the code cache, the rest is as the program has it.
+Status Service::before_sigreturn(uint32_t slot) {
+  constexpr uint64_t kContextRsp = 160;  // offsets in the kernel's ucontext
+  constexpr uint64_t kContextRip = 168;
+  const uint64_t context = reg(slot, kRsp);
+  uint64_t stack_pointer = 0;
+  uint64_t pc = 0;
+  // A frame that cannot be read is the kernel's to refuse.
+  if (process_.read_memory(TargetAddr(context + kContextRsp), &stack_pointer, 8) &&
+      process_.read_memory(TargetAddr(context + kContextRip), &pc, sizeof pc)) {
+    const BlockRef call = cache_.syscall_block(load<uint32_t>(slot, tcb::kArgument));
+    CacheAddr resume = ledger_.handler_left(slot, call, context, TargetAddr(pc), stack_pointer);
+    if (resume == CacheAddr()) {
+      TRY_ASSIGN(const BlockRef ref, cache_.resolve(TargetAddr(pc), Arrival::kReturn));
+      resume = CacheAddr(pc);  // no code: faults there, as it would natively
+      if (ref.valid()) {
+        TRY_ASSIGN(resume, cache_.arrive(ref));
+      }
+    }
+    const uint64_t value = resume.value();
+    process_.write_memory(TargetAddr(context + kContextRip), &value, sizeof value);
+  }
+  answer(slot, Action::kProgramSyscall);
+  return Ok{};
+}
+
+bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
+  auto it = pending_.find(slot);
+  if (it == pending_.end()) return false;
+  regs.rdx = it->second.arguments[2];
+  pending_.erase(it);
+  if (auto backup = exec_backups_.find(slot); backup != exec_backups_.end()) {
+    ledger_.restore(std::move(backup->second));
+    exec_backups_.erase(backup);
+  }
+  return true;
+}
+
 Status Service::after_syscall(uint32_t slot) {
   const PendingCall call = pending_[slot];
   pending_.erase(slot);
@@ -153,14 +191,6 @@ Status Service::after_syscall(uint32_t slot) {
     exec_backups_.erase(it);
   }
   if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
-  if (!failed && call.number == SYS_rt_sigaction && call.arguments[1] != 0) {
-    uint64_t handler = 0;
-    const uint64_t signal = call.arguments[0];
-    if (signal < handlers_.size() &&
-        process_.read_memory(TargetAddr(call.arguments[1]), &handler, sizeof handler)) {
-      handlers_[signal] = handler;
-    }
-  }
   finish_syscall(slot, result, reg(slot, kR11));
   return Ok{};
 }

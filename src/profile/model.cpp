@@ -76,6 +76,8 @@ const char* to_string(AbnormalKind kind) {
       return "fault";
     case AbnormalKind::kOther:
       return "other";
+    case AbnormalKind::kSignalHandler:
+      return "signal handler";
   }
   return "invalid";
 }

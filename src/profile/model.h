@@ -124,6 +124,7 @@ enum class AbnormalKind : uint8_t {
   kNonLocalJump = 4,  // longjmp, exception: the frame was abandoned
   kFault = 5,         // the program died of a signal here
   kOther = 6,
+  kSignalHandler = 7,  // a signal: its handler begins, returns, or goes on elsewhere
 };
 const char* to_string(AbnormalKind kind);
 

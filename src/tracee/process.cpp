@@ -287,6 +287,50 @@ Status Process::single_step(pid_t tid) {
   return go_to_trap(tid, PTRACE_SINGLESTEP);
 }
 
+Result<Event> Process::step(pid_t tid, int signal) {
+  if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal))) != 0 &&
+      errno != ESRCH) {
+    return make_error("cannot step thread {}: {}", tid, strerror(errno));
+  }
+  return wait_for_event_of(tid);
+}
+
+bool Process::is_step_end(const Event& event) {
+  return event.kind == EventKind::kSignal && event.signal == SIGTRAP &&
+         (event.info.si_code == TRAP_TRACE || event.info.si_code == TRAP_BRKPT);
+}
+
+// The stop behind the building of a frame is announced by the signal's number as its code.
+bool Process::is_handler_entry(const Event& event) {
+  return event.kind == EventKind::kSignal && event.signal == SIGTRAP &&
+         event.info.si_code == SIGTRAP;
+}
+
+void Process::set_signal_info(pid_t tid, const siginfo_t& info) {
+  siginfo_t copy = info;
+  const long result = ptrace(PTRACE_SETSIGINFO, tid, nullptr, &copy);
+  CHECK(result == 0 || errno == ESRCH) << "set siginfo of " << tid << ": " << strerror(errno);
+}
+
+void Process::send_signal(pid_t tid, int signal) {
+  syscall(SYS_tkill, tid, signal);
+}
+
+Process::Dispositions Process::dispositions(pid_t tid) const {
+  Dispositions result;
+  const std::string path = "/proc/" + std::to_string(tid) + "/status";
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return result;  // killed meanwhile
+  char text[4096];
+  const ssize_t got = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (got <= 0) return result;
+  text[got] = 0;
+  if (const char* at = strstr(text, "SigIgn:")) result.ignored = strtoull(at + 7, nullptr, 16);
+  if (const char* at = strstr(text, "SigCgt:")) result.caught = strtoull(at + 7, nullptr, 16);
+  return result;
+}
+
 bool Process::try_registers(pid_t tid, user_regs_struct& regs) const {
   return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) == 0;
 }

@@ -100,6 +100,24 @@ class Process {
   void resume(pid_t tid, int signal = 0);
   // Executes one instruction of a stopped thread and waits for it.
   Status single_step(pid_t tid);
+  // Lets a stopped thread go one instruction further, delivering `signal` (0 for none; with a
+  // handler the step ends at the handler's first instruction), and waits for whatever that thread
+  // reports next: no other thread is looked at.  Errors: the thread is gone without a report.
+  Result<Event> step(pid_t tid, int signal);
+  // True for the event that ends a step: an instruction or system call done, a handler entered.
+  static bool is_step_end(const Event& event);
+  static bool is_handler_entry(const Event& event);
+  // Replaces what a thread in a signal stop will learn about its signal.
+  void set_signal_info(pid_t tid, const siginfo_t& info);
+  // Makes a signal pending for one thread.
+  void send_signal(pid_t tid, int signal);
+  // The signals that have a handler (bit n - 1 for signal n), or are ignored, in the process of a
+  // thread; as the kernel knows it.
+  struct Dispositions {
+    uint64_t caught = 0;
+    uint64_t ignored = 0;
+  };
+  Dispositions dispositions(pid_t tid) const;
   // Leaves a group stop in place but keeps listening.
   void listen(pid_t tid);
   void detach(pid_t tid);

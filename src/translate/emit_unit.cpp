@@ -337,15 +337,18 @@ class UnitEmitter {
     as_->jmp_table_rcx8(request_.tables_base + tables::kReturns);
   }
 
+  // rcx is free here, the kernel overwrites it; it is kept for a signal's handler that looks at it.
   void emit_syscall(BlockIndex b, const Insn& insn) {
+    as_->mov_gs_rcx(tcb::kSpillRcx);
     as_->movzx_ecx_ax();
     as_->movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
     as_->jrcxz(5);
     as_->jmp(as_->here().value());
     syscall_fields_.push_back(last_field());
     as_->syscall_insn();
+    const CacheAddr behind = as_->here();
     as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
-    code_.syscalls.push_back(SyscallSite{as_->here(), b});
+    code_.syscalls.push_back(SyscallSite{behind, as_->here(), b});
     const uint32_t edge = edge_of_kind(b, EdgeKind::kSystemCall);
     if (edge != UINT32_MAX) {
       emit_next(b, edge);

@@ -221,7 +221,7 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
   as.mov_rcx_popped();
   as.mov_gs_rcx(tcb::kTarget);
   emit_entry(as, Request::kReturn, false, common);
-  code.entries.syscall = emit_entry(as, Request::kSyscall, true, common);
+  code.entries.syscall = emit_entry(as, Request::kSyscall, false, common);
   code.entries.event = emit_entry(as, Request::kEvent, true, common);
   code.return_miss = code.entries.ret;
   code.end = as.here();

@@ -69,6 +69,7 @@ struct Site {
 };
 
 struct SyscallSite {
+  CacheAddr behind;  // right behind the `syscall` itself
   CacheAddr resume;  // the code behind it, with rcx = original address
   uint32_t block = 0;
 };

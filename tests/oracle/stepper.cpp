@@ -9,7 +9,8 @@
 //   PREFIX.instructions.csv   module,address,count
 //   PREFIX.edges.csv          from_module,from,to_module,to,count,class   (class of `from`)
 //   PREFIX.calls.csv          module,address,count    calls at `address` that came back by a return
-//   PREFIX.ends.csv           module,address,count    threads that died before completing `address`
+//   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete it:
+//                             the thread died, or a signal's handler did not come back to it
 //
 // What counts as executed:
 //   * an instruction that completed.  One that faulted did not.
@@ -18,7 +19,11 @@
 //   * a `syscall` as soon as it was entered: the last instruction of a program is the `syscall` of
 //     exit_group, and the one of a thread that sits in futex() when the others exit counts too.
 //   * `int3` (a trap: rip is already behind it).
-// Transitions into a signal handler and out of rt_sigreturn are not recorded as edges.
+// Transitions into a signal handler and out of rt_sigreturn are not recorded as edges.  A handler
+// that returns to where its signal struck leaves no trace.  If it goes elsewhere, or never returns,
+// then the arrival at the interrupted instruction is an end; behind a system call, the transition
+// out of it is taken back instead: control did not try to go on.  Nor does a trap (int3) lead on to
+// the instruction behind it: its handler does.
 //
 // Tracing must not show.  TF leaks in two ways that are mended here: `pushf` stores it and
 // `syscall` copies it to r11.  `mov ss` delays the trap by one instruction; both are counted.
@@ -109,7 +114,17 @@ struct Here {
   bool writable = false;
 };
 
+// A signal whose handler has not returned.
+struct Interrupted {
+  uint64_t address = 0;  // where the handler is to return to
+  uint32_t id = 0;       // the instruction there
+  uint64_t edge = 0;     // the way out of a system call; 0 for anything else
+};
+
 struct Thread {
+  bool behind_system_call = false;  // and nothing else has been executed since
+  Interrupted interrupted;
+  std::map<uint64_t, Interrupted> open_handlers;  // by address of the kernel's context
   uint64_t last_edge = 0;     // from << 32 | to
   bool only_arrived = false;  // by a signal, and nothing has been tried since
   bool started = false;
@@ -356,6 +371,10 @@ class Stepper {
       return;
     }
     if (signal == SIGTRAP && info.si_code == kHandlerEntered) {
+      Interrupted& slot = t.open_handlers[regs.rsp + 8];
+      if (slot.address) abandoned(slot);
+      slot = t.interrupted;
+      t.behind_system_call = false;
       arrive(tid, t, regs);
       resume(tid, t, 0);
       return;
@@ -364,15 +383,41 @@ class Stepper {
     // call that was not restarted has moved on.
     // Should the thread die of it, control never tried to go on: that way out is taken back.
     const bool fault = info.si_code > 0 && (signal == SIGSEGV || signal == SIGBUS ||
-                                            signal == SIGFPE || signal == SIGILL);
-    if (regs.rip != t.address) completed(tid, t, regs);
+                                            signal == SIGFPE || signal == SIGILL ||
+                                            signal == SIGTRAP);
+    t.interrupted = {};
+    if (regs.rip != t.address) {
+      t.last_edge = 0;
+      completed(tid, t, regs);
+      if (fault && t.last_edge != 0) edges_[t.last_edge]--, t.last_edge = 0;
+    }
     arrive(tid, t, regs);
+    if (t.behind_system_call && !fault) t.interrupted.edge = t.last_edge;
     t.only_arrived = !fault;
+    t.interrupted.address = regs.rip;
+    t.interrupted.id = t.here.id;
     resume(tid, t, signal);
+  }
+
+  void abandoned(const Interrupted& interrupted) {
+    if (interrupted.edge != 0) {
+      edges_[interrupted.edge]--;
+    } else {
+      instructions_[interrupted.id].ends++;
+    }
+  }
+
+  // `t.stack_pointer` is where the kernel found its context.
+  void handler_returned(Thread& t, uint64_t address) {
+    auto it = t.open_handlers.find(t.stack_pointer);
+    if (it == t.open_handlers.end()) return;
+    if (it->second.address != address) abandoned(it->second);
+    t.open_handlers.erase(it);
   }
 
   void ended(pid_t tid) {
     Thread& t = threads_[tid];
+    for (auto& [context, interrupted] : t.open_handlers) abandoned(interrupted);
     if (t.started && t.only_arrived) {
       if (t.last_edge != 0) edges_[t.last_edge]--;
     } else if (t.started) {
@@ -404,6 +449,8 @@ class Stepper {
       ptrace(PTRACE_SETREGS, tid, 0, &regs);
     }
     if (kind == Class::kSyscall) restore_changed(tid, t, regs);
+    t.behind_system_call = kind == Class::kSyscall && t.system_call != 15;
+    if (kind == Class::kSyscall && t.system_call == 15) handler_returned(t, regs.rip);
     if (kind == Class::kSyscall && after_system_call(tid, t)) return;
     Here to = look_up(tid, regs.rip);
     // A jump to memory that is no file's code will fault: no edge of a program.

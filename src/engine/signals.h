@@ -1,0 +1,89 @@
+// Handlers of signals: the program's own, entered and left as natively, seeing original addresses.
+//
+// Problem.  A signal may strike a thread anywhere in the code cache: between two instructions of
+// the program, but also inside the code that stands for one of them, where registers are borrowed,
+// or while the thread waits for the monitor.  The kernel saves what it finds; the program must find
+// its own addresses and registers there.
+//
+// Idea.  The kernel is told nothing: handlers are installed by their original addresses.  When a
+// signal that has a handler is about to be delivered, the thread is brought to a boundary between
+// two instructions of the program, one step at a time (sequences are short; a request it has posted
+// is answered on the spot).  Its registers are then replaced by the original ones, and it is
+// stepped into the handler: the kernel builds a frame of original addresses.  The handler begins in
+// the code cache, as if called from nowhere, and `rt_sigreturn` finds the way back
+// (Service::before_sigreturn).
+//
+//   stopped in the cache -> boundary -> original registers -> kernel's frame -> handler's copy
+//
+// A system call that the signal interrupts is presented as the kernel expects it, behind the
+// original `syscall`, so that its own rules decide between restarting it and EINTR.  A faulting
+// instruction stands where its copy does; if it faults inside its sequence, the sequence is undone.
+//
+// A signal that cannot be delivered right now (something else happened on the way to the boundary)
+// is made pending again and recognized when it comes back.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "engine/code_cache.h"
+#include "engine/ledger.h"
+#include "engine/service.h"
+#include "tracee/process.h"
+
+namespace tally::engine {
+
+class Signals {
+ public:
+  Signals(tracee::Process& process, Region& region, CodeCache& cache, Ledger& ledger,
+          Service& service)
+      : process_(process), region_(region), cache_(cache), ledger_(ledger), service_(service) {}
+
+  // What the program is to learn about a signal at its stop; false if there is nothing to deliver.
+  bool admit(tracee::Event& event);
+  bool has_handler(const tracee::Event& event) const;
+  // Lets the handler of a thread in a signal stop begin, and resumes the thread.  If something else
+  // happened to it, that event is returned, still to be handled.  Called under the service's mutex.
+  Result<std::optional<tracee::Event>> deliver(const tracee::Event& event, uint32_t slot);
+  void forget(pid_t tid);
+
+ private:
+  // A place where a thread can be interrupted.
+  struct Point {
+    user_regs_struct original{};
+    Position position;
+    CacheAddr resume;
+    CacheAddr restart;
+    bool cancels = false;  // a system call that the monitor had its hands in
+  };
+  std::optional<Point> point_at(const user_regs_struct& regs, uint32_t slot) const;
+  std::optional<Point> point_in_gateway(const user_regs_struct& regs, uint32_t slot,
+                                        const translate::GatewayCode& gateway) const;
+  std::optional<Point> point_at_syscall(const user_regs_struct& regs, uint32_t slot) const;
+  std::optional<Point> point_of_fault(const user_regs_struct& regs, uint32_t slot,
+                                      int signal) const;
+  Point before_syscall(const user_regs_struct& regs, BlockRef block) const;
+  Point behind_syscall(const user_regs_struct& regs, BlockRef block) const;
+  // Steps to the next point; what else happened, if anything.
+  Result<std::optional<tracee::Event>> roll_forward(pid_t tid, uint32_t slot,
+                                                    user_regs_struct& regs);
+  Result<std::optional<tracee::Event>> enter_handler(const tracee::Event& event, uint32_t slot,
+                                                     const Point& point,
+                                                     const user_regs_struct& fallback);
+  Status begin_handler(pid_t tid, uint32_t slot, const Point& point);
+  // Makes a signal pending again; `admit` gives it its details back.
+  void hold(pid_t tid, const siginfo_t& info);
+  uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
+  CacheAddr copy_of(BlockRef ref, uint32_t insn) const;
+  TargetAddr end_of(BlockRef ref) const;
+
+  tracee::Process& process_;
+  Region& region_;
+  CodeCache& cache_;
+  Ledger& ledger_;
+  Service& service_;
+  std::map<std::pair<pid_t, int>, std::deque<siginfo_t>> held_;
+};
+
+}  // namespace tally::engine
