@@ -9,8 +9,8 @@
 //   PREFIX.instructions.csv   module,address,count
 //   PREFIX.edges.csv          from_module,from,to_module,to,count,class   (class of `from`)
 //   PREFIX.calls.csv          module,address,count    calls at `address` that came back by a return
-//   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete it:
-//                             the thread died, or a signal's handler did not come back to it
+//   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete
+//                             it: the thread died, or a signal's handler did not come back to it
 //
 // What counts as executed:
 //   * an instruction that completed.  One that faulted did not.
