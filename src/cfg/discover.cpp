@@ -68,7 +68,7 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
   build_blocks(request, procedure);
   build_edges(request, procedure);
   procedure.entry_block = procedure.block_at(request.entry);
-  compute_flags(procedure);
+  compute_flags(request, procedure);
   return procedure;
 }
 
@@ -103,6 +103,11 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
     isa::Insn insn = isa::decode(bytes_.subspan(offset), at.value());
     if (insn.size == 0 || !request.range.contains(at + (insn.size - 1u))) return;
     insn.offset = static_cast<uint32_t>(offset);
+    if (request.unstable && insn.flow == Flow::kNone &&
+        isa::writes_memory(bytes_.subspan(offset, insn.size))) {
+      insn.may_change_code = true;
+      insn.flags_read = isa::flag::kAll;
+    }
     found_.push_back(Found{insn, first, false});
     slot = static_cast<uint32_t>(found_.size());
     const LinkAddr next = at + insn.size;
@@ -227,10 +232,12 @@ void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& proced
       block.end == Flow::kSystemCall ? EdgeKind::kSystemCall : EdgeKind::kCallReturn;
   procedure.edges.push_back(Edge{from, next, kind, procedure.end_of(block)});
   // A call of a local label may be answered by a jump (the return address is popped or replaced):
-  // what does not come back ends by an edge of its own.
+  // what does not come back ends by an edge of its own.  The same where the code may be replaced
+  // while the call is open: what comes back then comes to the new code.
   const BlockIndex local =
       block.end == Flow::kCall ? procedure.block_at(LinkAddr(last.target)) : kExitBlock;
-  if (local != kExitBlock && LinkAddr(last.target) != request.entry) {
+  if ((local != kExitBlock && LinkAddr(last.target) != request.entry) ||
+      (request.replaceable && kind == EdgeKind::kCallReturn)) {
     procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
   }
 }
@@ -309,7 +316,8 @@ uint8_t Discoverer::flags_live_at_entry(LinkAddr target) {
 // Backward data flow over the status flags.  At a return, an indirect branch and a branch that
 // leaves, every flag counts as live: what the other side does is not known, and the ABI's word is
 // not taken for it.
-void Discoverer::compute_flags(Procedure& procedure) {
+void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& procedure) {
+  if (request.unstable) return;  // blocks begin with all flags live
   struct Transfer {
     uint8_t read = 0;
     uint8_t written = 0;
@@ -325,7 +333,8 @@ void Discoverer::compute_flags(Procedure& procedure) {
     }
     const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
     if (block.end == Flow::kCall) {
-      t.out_fixed = flags_live_at_entry(LinkAddr(last.target));
+      t.out_fixed =
+          request.replaceable ? isa::flag::kAll : flags_live_at_entry(LinkAddr(last.target));
     } else if (block.end != Flow::kNone && block.end != Flow::kConditional &&
                block.end != Flow::kCountedJump && block.end != Flow::kJump) {
       t.out_fixed = isa::flag::kAll;

@@ -112,6 +112,11 @@ struct DiscoverRequest {
   std::function<bool(LinkAddr)> known_elsewhere;
   // True for calls that never return.  May be empty.
   std::function<bool(LinkAddr target)> never_returns;
+  // The program may replace the code: calls get a second way out (the code they return to may be
+  // another by then), and callees are not looked into.
+  bool replaceable = false;
+  // It may do so at any moment: no flag is taken to be dead beyond a store or a block's end.
+  bool unstable = false;
 };
 
 // Keeps its working memory between calls; one per thread.
@@ -134,7 +139,7 @@ class Discoverer {
   void build_blocks(const DiscoverRequest& request, Procedure& procedure);
   void build_edges(const DiscoverRequest& request, Procedure& procedure);
   void add_call_edge(const DiscoverRequest& request, Procedure& procedure, BlockIndex from);
-  void compute_flags(Procedure& procedure);
+  void compute_flags(const DiscoverRequest& request, Procedure& procedure);
   uint8_t flags_live_at_entry(LinkAddr target);
   const Found* found_at(LinkAddr address) const;
 

@@ -114,6 +114,12 @@ Result<std::shared_ptr<Image>> Image::from_bytes(const std::string& name,
   return image;
 }
 
+std::shared_ptr<Image> Image::without_file(const std::string& name) {
+  std::shared_ptr<Image> image(new Image);
+  image->impl_ = std::make_unique<Impl>(name, FileBytes(std::vector<uint8_t>()));
+  return image;
+}
+
 const std::string& Image::path() const {
   return impl_->path;
 }

@@ -64,6 +64,8 @@ class Image {
   // The same from bytes in memory (the vdso). `name` stands for the path.
   static Result<std::shared_ptr<Image>> from_bytes(const std::string& name,
                                                    std::vector<uint8_t> bytes);
+  // An image that knows nothing: for code that never was a file.
+  static std::shared_ptr<Image> without_file(const std::string& name);
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;

@@ -50,15 +50,7 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
     return unpack(*found);
   }
   Module* module = modules_.at(address);
-  if (module == nullptr) {
-    if (modules_.is_generated_code(address)) {
-      return make_error(
-          "the program runs code that it made itself, at {:#x}; generated code is not supported "
-          "yet",
-          address.value());
-    }
-    return BlockRef{};
-  }
+  if (module == nullptr) return BlockRef{};
   const LinkAddr link = module->to_link(address);
   if (const BlockRef ref = inside(link, units_meeting(*module, {link, link + 1})); ref.valid()) {
     return ref;
@@ -72,8 +64,18 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
   return unpack(*found);
 }
 
+// Nothing describes generated code: it is followed from where control is, forwards.
+CodeCache::Bounds CodeCache::bounds_of_generated(Module& module, LinkAddr address) const {
+  constexpr uint64_t kBytesMax = 16 << 10;
+  const TargetRange* range = module.executable.at(module.to_target(address));
+  CHECK(range != nullptr) << "no code at " << address.value();
+  const LinkAddr end = std::min(module.to_link(range->end), address + kBytesMax);
+  return {{address, end}, address, Provenance::kRunTime};
+}
+
 // Where the procedure around an address begins and ends.
 CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival how) {
+  if (module.generated) return bounds_of_generated(module, address);
   const elf::Image& image = *module.image;
   LinkRange segment;
   for (const elf::Segment& s : image.segments()) {
@@ -119,6 +121,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   if (module.area == nullptr) {
     TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
   }
+  modules_.drop_snapshot();
   const Bounds bounds = bounds_of(module, address, how);
   cfg::DiscoverRequest request;
   request.range = bounds.range;
@@ -137,7 +140,13 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   request.never_returns = [&](LinkAddr target) {
     return module.never_return.contains(target.value());
   };
+  request.replaceable = module.from_memory;
+  request.unstable =
+      module.from_memory && module.writable.meets({module.to_target(bounds.range.begin),
+                                                   module.to_target(bounds.range.end)});
   auto unit = std::make_unique<Unit>();
+  unit->replaceable = request.replaceable;
+  unit->checked = request.unstable;
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = &module;
   unit->provenance = request.entry == address && request.entry != bounds.entry
@@ -151,6 +160,12 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
     request.extra_entries.clear();
     unit->procedure = module.discoverer->discover(request);
     unit->provenance = Provenance::kRunTime;
+  }
+  if (unit->replaceable) {
+    keep_source(*unit, module.view);
+    const LinkAddr begin = unit->procedure.range.begin + unit->source_offset;
+    TRY(modules_.check_generated_collision(
+        {module.to_target(begin), module.to_target(begin + unit->source.size())}));
   }
   TRY(emit(*unit, *module.area));
   register_unit(*unit, *module.area);
@@ -218,6 +233,9 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;
   request.first_block_event = kUnsupportedEventBase + unit.first_block;
+  request.checked = unit.checked;
+  unit.first_check = static_cast<uint32_t>(checks_.size());
+  request.first_check_event = kStaleEventBase + unit.first_check;
   isa::Assembler hot(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
                      area.base + area.used_bytes);
   const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
@@ -254,7 +272,8 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
   for (const uint32_t id : candidates) {
     const Unit& unit = *units_[id];
     const cfg::Procedure& p = unit.procedure;
-    if (!p.range.contains(address)) continue;
+    // Each way into a block that checks itself begins with its check.
+    if (!p.range.contains(address) || unit.checked) continue;
     const auto offset = static_cast<uint32_t>(address - p.range.begin);
     auto it = std::upper_bound(p.blocks.begin(), p.blocks.end(), offset,
                                [](uint32_t o, const cfg::Block& b) { return o < b.offset; });
@@ -283,6 +302,7 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
     sites_.push_back(std::move(state));
   }
   for (const SyscallSite& s : unit.code.syscalls) syscalls_.push_back({unit.id, s});
+  for (uint32_t i = 0; i < unit.code.checks.size(); ++i) checks_.push_back({unit.id, i});
   cfg::Procedure& p = unit.procedure;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
@@ -304,6 +324,7 @@ void CodeCache::seal() {
   for (const auto& unit : units_) {
     std::vector<uint32_t>().swap(unit->code.insn_offset);
     std::vector<Mark>().swap(unit->code.marks);
+    std::vector<uint8_t>().swap(unit->source);
   }
   for (const auto& module : modules_.all()) {
     module->discoverer.reset();
@@ -378,7 +399,9 @@ BlockRef CodeCache::call_block_of(TargetAddr return_address) {
   Module* module = modules_.at(return_address - 1);
   if (module == nullptr) return {};
   const LinkAddr end = module->to_link(return_address);
-  for (const auto& unit : units_) {
+  // The newest generation first: of several, it is the likeliest.
+  for (auto it = units_.rbegin(); it != units_.rend(); ++it) {
+    const auto& unit = *it;
     if (unit->module != module || !unit->procedure.range.contains(end - 1)) continue;
     for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
       const isa::Flow flow = unit->procedure.blocks[b].end;

@@ -20,7 +20,7 @@
 // chain, each comparing the address.  A site's pairs form a chain too; above four, a hash table of
 // chains.
 //
-// Not handled: changed code.  Unmapped code is cut out of all chains.
+// Code that was changed or unmapped is cut out of all chains, links and tables (invalidate.cpp).
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ struct BlockRef {
   uint32_t block = 0;
   uint32_t insn = 0;  // control came to this instruction of the block, not to its start
   bool valid() const { return unit != UINT32_MAX; }
-  bool operator==(const BlockRef&) const = default;
+  auto operator<=>(const BlockRef&) const = default;
 };
 
 // How control came to an address; it decides what the address is taken for.
@@ -59,7 +59,13 @@ struct Unit {
   translate::Plan plan;
   translate::UnitCode code;
   profile::Provenance provenance = profile::Provenance::kFlow;
-  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0;
+  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
+  // See generated.h.
+  bool replaceable = false;     // the program may replace this code
+  bool checked = false;         // ... at any time: it compares its own bytes
+  bool dead = false;            // the code is not there any more
+  std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...
+  uint32_t source_offset = 0;   // ... this distance from the procedure's base on
 
   CacheAddr label(uint32_t block) const { return code.begin + code.blocks[block].label; }
   // Where control enters that is to begin with instruction `ref.insn`.
@@ -68,7 +74,8 @@ struct Unit {
     return code.begin + code.insn_offset[procedure.blocks[ref.block].first_insn + ref.insn];
   }
   uint8_t flags_live_at(const BlockRef& ref) const {
-    return ref.insn == 0 ? procedure.blocks[ref.block].flags_live_in : isa::flag::kAll;
+    if (ref.insn != 0 || checked) return isa::flag::kAll;
+    return procedure.blocks[ref.block].flags_live_in;
   }
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);
@@ -111,6 +118,14 @@ struct ArrivalStub {
   bool in_return_chain = false;
 };
 
+// A direct branch into or out of replaceable code, with the unit it led to at the time.
+struct LinkPair {
+  uint32_t link = 0;
+  BlockRef to;
+  uint32_t counter = 0;
+  translate::LinkStub stub;
+};
+
 enum class EventKind : uint8_t { kSnapshot, kCommit };
 struct EventState {
   EventKind kind = EventKind::kSnapshot;
@@ -122,10 +137,10 @@ struct EventState {
 
 // What a place in the code cache is.
 struct CodeRecord {
-  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kDispatch, kGateway };
+  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kDispatch, kLinkPair, kGateway };
   CacheAddr begin;
   Kind kind = Kind::kUnit;
-  uint32_t index = 0;  // unit, site, arrival
+  uint32_t index = 0;  // unit, site, arrival, link pair
   uint32_t pair = 0;
 };
 
@@ -169,6 +184,28 @@ class CodeCache {
 
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
+  // Removes everything that leads to the unit: its code is not there any more.
+  void invalidate(uint32_t unit);
+  // The living units that have a place in the range.
+  std::vector<uint32_t> units_in(const Module& module, TargetRange range) const;
+  // True if the unit's code is in memory as it was when it was translated.
+  bool is_as_translated(uint32_t unit) const;
+  // The module's code may change from now on: remembers what its units were made from.
+  void keep_sources(const Module& module);
+  // A check failed: the way on, in a new translation, from the instruction in front of which it
+  // is.  The address itself when no code is there any more.
+  struct WayOn {
+    CacheAddr resume;
+    BlockRef to;  // not valid: in the same unit, or no code at all
+  };
+  Result<WayOn> take_stale(uint32_t check);
+  // The way on behind a system call, in the unit that made it or the one that replaced it.
+  Result<WayOn> behind_syscall(uint32_t site);
+  struct CheckPoint {
+    BlockRef ref;          // with the instruction that is next
+    bool counted = false;  // the block's own counter has run
+  };
+  CheckPoint check_point(uint32_t check) const;
 
   TargetAddr address_of(BlockRef ref) const;
 
@@ -186,6 +223,7 @@ class CodeCache {
   const Unit& unit(uint32_t id) const { return *units_[id]; }
   const std::vector<SiteState>& sites() const { return sites_; }
   const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
+  const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
   const EventState& event(uint32_t id) const { return events_[id]; }
   const translate::SyscallSite& syscall_site(uint32_t id) const { return syscalls_[id].site; }
   BlockRef syscall_block(uint32_t id) const {
@@ -196,6 +234,7 @@ class CodeCache {
   uint32_t counters_used() const { return next_counter_; }
   const CacheStats& stats() const { return stats_; }
 
+  static constexpr uint32_t kStaleEventBase = 0x20000000;
   static constexpr uint32_t kUnsupportedEventBase = 0x40000000;
 
  private:
@@ -220,6 +259,14 @@ class CodeCache {
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
+  Bounds bounds_of_generated(Module& module, LinkAddr address) const;
+  void keep_source(Unit& unit, const cfg::CodeView& view);
+  CacheAddr link_pair(uint32_t link_id, BlockRef to);
+  void unlink(const Unit& unit);
+  void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
+                    const std::function<void(CacheAddr)>& set_head);
+  void remove_return(uint64_t original, CacheAddr entry);
+  void remove_pair(uint32_t site_id, uint32_t index);
   Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
   // Errors when counters or code cache are nearly used up: better named than run into.
   Status check_room() const;
@@ -262,6 +309,15 @@ class CodeCache {
   // By module and beginning of the range, for `units_meeting`; with the widest range seen.
   std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> by_range_;
   uint64_t widest_range_bytes_ = 0;
+  std::vector<LinkPair> link_pairs_;
+  std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_
+  std::vector<std::pair<uint32_t, uint32_t>> checks_;    // unit, index in its checks
+  struct Incoming {                                      // a way into a replaceable unit
+    enum class Kind : uint8_t { kLinkPair, kPair, kArrival } kind;
+    uint32_t index = 0;  // link pair, site, arrival
+    uint32_t pair = 0;
+  };
+  std::unordered_map<uint32_t, std::vector<Incoming>> incoming_;  // by unit
   uint32_t next_counter_ = 0;
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;

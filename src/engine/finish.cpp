@@ -36,8 +36,13 @@ CountSource source_of(placement::Origin origin) {
 class Builder {
  public:
   Builder(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
-          const std::vector<uint64_t>& counters, profile::Profile& out)
-      : cache_(cache), modules_(modules), ledger_(ledger), counters_(counters), out_(out) {}
+          const std::vector<uint64_t>& counters, const PerfMap& names, profile::Profile& out)
+      : cache_(cache),
+        modules_(modules),
+        ledger_(ledger),
+        counters_(counters),
+        names_(names),
+        out_(out) {}
 
   void build() {
     add_modules();
@@ -47,6 +52,7 @@ class Builder {
       build_unit(*unit);
       cache_.release(unit->id);
     }
+    add_moves();
     add_returns_to_nowhere();
     for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
   }
@@ -95,6 +101,8 @@ class Builder {
   }
   void remember(const BlockRef& ref) {
     const Module& module = *cache_.unit(ref.unit).module;
+    // Of several generations the first: those after it were never linked to without a pair.
+    if (module.from_memory && find(module, module.to_link(cache_.address_of(ref))).valid()) return;
     by_address_.set(
         key(module, module.to_link(cache_.address_of(ref))),
         static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn);
@@ -105,6 +113,10 @@ class Builder {
       profile::Module module;
       module.id = m->id;
       module.path = m->path;
+      if (m->generated) {
+        module.path =
+            fmt::format("[generated {:#x}-{:#x}]", m->mapped.begin.value(), m->mapped.end.value());
+      }
       module.build_id = m->image->build_id();
       module.load_bias = m->bias;
       module.mapped = m->mapped;
@@ -131,6 +143,7 @@ class Builder {
     for (const SiteState& site : cache_.sites()) {
       for (const Pair& pair : site.pairs) note(pair.to);
     }
+    for (const LinkPair& pair : cache_.link_pairs()) note(pair.to);
     for (const auto& [block, insns] : cuts) {
       for (const uint32_t insn : insns) pieces_[block].push_back({insn, total++});
     }
@@ -181,6 +194,37 @@ class Builder {
       if (is_entry(arrival.to)) continue;
       inflow_[arrival.to.unit].push_back({arrival.to.block, arrival.to.insn, count});
     }
+    index_link_pairs();
+  }
+
+  // Direct branches into or out of code that is replaced have counters of their own.
+  void index_link_pairs() {
+    for (const LinkPair& pair : cache_.link_pairs()) {
+      const uint64_t count = counter(static_cast<int32_t>(pair.counter));
+      pairs_of_link_[pair.link].push_back(&pair);
+      if (pair.to.insn != 0) begun_inside_[number(pair.to)][pair.to.insn] += count;
+      if (is_entry(pair.to)) continue;
+      inflow_[pair.to.unit].push_back({pair.to.block, pair.to.insn, count});
+    }
+  }
+
+  // Writes the edges of a link's pairs down and returns what is left of `count`.
+  uint64_t add_link_pairs(const Unit& unit, const translate::Link& link, profile::EdgeKind kind,
+                          uint64_t count) {
+    const auto id = unit.first_link + static_cast<uint32_t>(&link - unit.code.links.data());
+    auto it = pairs_of_link_.find(id);
+    if (it == pairs_of_link_.end()) return count;
+    uint64_t sum = 0;
+    for (const LinkPair* pair : it->second) {
+      const uint64_t times = counter(static_cast<int32_t>(pair->counter));
+      sum += times;
+      emit_edge(last_id(unit, link.block), block_id(pair->to), kind, times, CountSource::kMeasured);
+    }
+    if (sum <= count) return count - sum;
+    out_.issues.push_back(
+        {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(link.block).value()),
+         "a branch was taken more often than its block was run", sum - count});
+    return 0;
   }
 
   bool is_entry(BlockRef ref) const {
@@ -296,7 +340,11 @@ class Builder {
     p.entry = unit.procedure.entry;
     const LinkAddr end = unit.end_of(static_cast<uint32_t>(unit.procedure.blocks.size() - 1));
     p.size_bytes = end > p.entry ? static_cast<uint64_t>(end - p.entry) : 0;
-    if (const elf::Symbol* s = unit.module->image->symbol_at(p.entry)) p.name = s->name;
+    if (unit.module->generated) {
+      p.name = names_.name_at(unit.module->to_target(p.entry));
+    } else if (const elf::Symbol* s = unit.module->image->symbol_at(p.entry)) {
+      p.name = s->name;
+    }
     p.provenance = unit.provenance;
     const placement::Count& entries = solution.edges[unit.procedure.edges.size()];
     p.entries = entries.value + abnormal_entries(unit);
@@ -407,14 +455,6 @@ class Builder {
         }
         return;
       case cfg::EdgeKind::kLeave: {
-        const BlockRef to = find(*unit.module, edge.target);
-        if (!to.valid()) {
-          if (count.value > 0) {
-            out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
-                                     "leaves to an address that is no code"});
-          }
-          return;
-        }
         const isa::Flow flow = unit.procedure.blocks[edge.from].end;
         const bool taken =
             &edge == &unit.procedure.edges[unit.procedure.blocks[edge.from].first_edge];
@@ -422,8 +462,21 @@ class Builder {
                                        : flow == isa::Flow::kNone ? profile::EdgeKind::kFallthrough
                                        : taken                    ? profile::EdgeKind::kTaken
                                                                   : profile::EdgeKind::kFallthrough;
-        emit_edge(from, block_id(to), kind, count.value, source);
-        link_inflow_[block_id(to)] += count.value;
+        uint64_t rest = count.value;
+        for (const translate::Link& link : unit.code.links) {
+          if (link.edge == e) rest = add_link_pairs(unit, link, kind, rest);
+        }
+        if (rest == 0 && unit.replaceable) return;
+        const BlockRef to = find(*unit.module, edge.target);
+        if (!to.valid()) {
+          if (rest > 0) {
+            out_.abnormal.push_back(
+                {from, AbnormalKind::kOther, 0, rest, "leaves to an address that is no code"});
+          }
+          return;
+        }
+        emit_edge(from, block_id(to), kind, rest, source);
+        link_inflow_[block_id(to)] += rest;
         return;
       }
       case cfg::EdgeKind::kFallthrough:
@@ -458,16 +511,18 @@ class Builder {
     }
     for (const translate::Link& link : unit.code.links) {
       if (link.edge != translate::Link::kCallLink) continue;
+      const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
+      const profile::EdgeKind kind =
+          call ? profile::EdgeKind::kCall : profile::EdgeKind::kSystemCall;
+      uint64_t count = add_link_pairs(unit, link, kind, last_executed(unit, link.block));
+      if (unit.replaceable) continue;  // all its calls are counted in pairs
       const BlockRef to = find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
-      uint64_t count = last_executed(unit, link.block);
       if (auto it = ledger_.unarrived().find({unit.id, link.block});
           it != ledger_.unarrived().end()) {
         count -= it->second;
       }
-      const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
-      emit_edge(last_id(unit, link.block), block_id(to),
-                call ? profile::EdgeKind::kCall : profile::EdgeKind::kSystemCall, count,
+      emit_edge(last_id(unit, link.block), block_id(to), kind, count,
                 out_.blocks[last_id(unit, link.block)].source);
       link_inflow_[block_id(to)] += count;
     }
@@ -499,6 +554,72 @@ class Builder {
     for (auto& [key, row] : rows) out_.abnormal.push_back(std::move(row));
   }
 
+  // A thread that came to a block whose code had changed went on in the block that replaced it: the
+  // edges it came by lead there, and the old block was not entered.  Which of several edges it was
+  // cannot be told; by address they are the same.
+  void add_moves() {
+    if (ledger_.moves().empty()) return;
+    std::map<uint32_t, std::vector<size_t>> edges_to;
+    for (const auto& [move, times] : ledger_.moves()) edges_to[number(move.first)];
+    for (size_t e = 0; e < out_.edges.size(); ++e) {
+      if (auto it = edges_to.find(out_.edges[e].to_block); it != edges_to.end()) {
+        it->second.push_back(e);
+      }
+    }
+    for (const auto& [move, times] : ledger_.moves()) {
+      const auto& [from, to] = move;
+      const uint32_t id = number(from);
+      if (from.insn == out_.blocks[id].instruction_sizes.size()) {
+        emit_edge(id, block_id(to), profile::EdgeKind::kSystemCall, times, CountSource::kMeasured);
+        settle_move(id, to, times);
+      } else if (from.insn == 0 && !pieces_.contains(id)) {
+        settle_move(id, to, redirect(from, to, times, edges_to[id]));
+      }
+    }
+  }
+
+  // Returns how much of `times` could be redirected.
+  uint64_t redirect(BlockRef from, BlockRef to, uint64_t times, const std::vector<size_t>& edges) {
+    const Unit& unit = cache_.unit(from.unit);
+    profile::Block& block = out_.blocks[number(from)];
+    uint64_t done = 0;
+    for (const size_t e : edges) {
+      const profile::Edge edge = out_.edges[e];
+      const uint64_t part = std::min(times - done, edge.count);
+      if (part == 0) continue;
+      out_.edges[e].count -= part;
+      emit_edge(edge.from_block, block_id(to), edge.kind, part, edge.source);
+      const bool outside = out_.blocks[edge.from_block].procedure_id != from.unit ||
+                           edge.kind == profile::EdgeKind::kCall ||
+                           edge.kind == profile::EdgeKind::kIndirectCall;
+      if (from.block == unit.procedure.entry_block && outside) {
+        out_.procedures[from.unit].entries -= part;
+      }
+      done += part;
+    }
+    block.count -= done;
+    for (profile::PartialRun& run : block.partial) {
+      if (run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size()) {
+        run.delta += static_cast<int64_t>(done);
+      }
+    }
+    std::erase_if(block.partial, [](const profile::PartialRun& run) { return run.delta == 0; });
+    return done;
+  }
+
+  // What an edge says now need not be said by an abnormal exit and an abnormal entry.
+  void settle_move(uint32_t id, BlockRef to, uint64_t times) {
+    moved_in_[block_id(to)] += times;
+    for (profile::Abnormal& term : out_.abnormal) {
+      if (term.block != id || term.kind != AbnormalKind::kOther || term.entered != 0) continue;
+      const uint64_t part = std::min(term.left, times);
+      term.left -= part;
+      times -= part;
+    }
+    std::erase_if(out_.abnormal,
+                  [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
+  }
+
   // Arrivals that no direct branch explains came by a return: the landing of an exception, a
   // `push address; ret`.
   void add_returns_to_nowhere() {
@@ -506,7 +627,9 @@ class Builder {
       const uint32_t id = block_id(arrival.to);
       const bool entry = is_entry(arrival.to);
       // Direct branches enter a procedure's entry without passing its arrival stub.
-      const uint64_t explained = entry ? 0 : link_inflow_[id];
+      const auto moved = moved_in_.find(id);
+      const uint64_t explained =
+          (entry ? 0 : link_inflow_[id]) + (moved == moved_in_.end() ? 0 : moved->second);
       if (arrival_count_[id] > explained) {
         out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, arrival_count_[id] - explained, 0,
                                  "entered by a return"});
@@ -518,12 +641,15 @@ class Builder {
   const ModuleMap& modules_;
   const Ledger& ledger_;
   const std::vector<uint64_t>& counters_;
+  const PerfMap& names_;
+  std::map<uint32_t, std::vector<const LinkPair*>> pairs_of_link_;
   profile::Profile& out_;
   FlatMap<uint64_t> by_address_;
   std::map<uint32_t, std::vector<Piece>> pieces_;  // by block number: pieces behind the first
   std::map<uint32_t, std::map<uint32_t, uint64_t>> begun_inside_;  // block number, instruction
   std::vector<std::vector<Inflow>> inflow_;                        // by unit
   std::vector<std::vector<const SiteState*>> sites_of_;            // by unit
+  std::map<uint32_t, uint64_t> moved_in_;                          // by block id: from changed code
   std::vector<uint64_t> link_inflow_;    // by block id: by direct branches
   std::vector<uint64_t> arrival_count_;  // by block id: through its arrival stub
 };
@@ -531,8 +657,9 @@ class Builder {
 }  // namespace
 
 void build_profile(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
-                   const std::vector<uint64_t>& counters, profile::Profile& profile) {
-  Builder(cache, modules, ledger, counters, profile).build();
+                   const std::vector<uint64_t>& counters, const PerfMap& names,
+                   profile::Profile& profile) {
+  Builder(cache, modules, ledger, counters, names, profile).build();
 }
 
 }  // namespace tally::engine

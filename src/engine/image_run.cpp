@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include "engine/finish.h"
+#include "engine/perf_map.h"
 
 namespace tally::engine {
 
@@ -44,11 +45,13 @@ Status ImageRun::find_syscall_insn(const std::vector<tracee::Mapping>& mappings)
 
 // From here on the program's own text cannot be executed: the safety net.
 Status ImageRun::hide_text() {
-  TRY_ASSIGN(const std::vector<TargetRange> ranges, modules_.executable_ranges());
-  for (const TargetRange& range : ranges) {
-    if (region_.area_at(CacheAddr(range.begin.value())) != nullptr) continue;
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, modules_.executable_mappings());
+  for (const tracee::Mapping& m : mappings) {
+    const TargetRange& range = m.range;
+    if (m.shared && m.path.starts_with("/memfd:tally")) continue;  // ours
+    const uint64_t protection = PROT_READ | (m.writable ? uint64_t{PROT_WRITE} : 0);
     TRY_ASSIGN(const int64_t result,
-               remote_call()(SYS_mprotect, {range.begin.value(), range.size_bytes(), PROT_READ}));
+               remote_call()(SYS_mprotect, {range.begin.value(), range.size_bytes(), protection}));
     if (result != 0) {
       return make_error("cannot make text at {:#x} non-executable: {}", range.begin.value(),
                         strerror(static_cast<int>(-result)));
@@ -95,6 +98,7 @@ Status ImageRun::set_up() {
   const std::string program = process_->executable_path();
   for (auto& module : modules_.all()) {
     module->main_program = module->path == program;
+    if (module->generated) continue;  // an executable stack; rarely used as code
     TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
   }
   cache_.initialize_tables();
@@ -109,9 +113,8 @@ Status ImageRun::set_up() {
   syscall_insn_ = TargetAddr(region_.areas().front().gateway.syscall_insn.value());
   TRY(hide_text());
   TRY(region_.close_target_descriptor(call));
-  // Later modules must be within reach of an area that exists.
-  cache_.set_remote_call([](long, const std::array<uint64_t, 6>&) -> Result<int64_t> {
-    return make_error("a module was mapped out of reach of the code cache");
+  cache_.set_remote_call([this](long number, const std::array<uint64_t, 6>& arguments) {
+    return service_.call_in_target(number, arguments);
   });
 
   const std::optional<uint32_t> slot = service_.open_slot();
@@ -176,8 +179,12 @@ void ImageRun::release_child(pid_t tid) {
     for (const TargetRange& r : module->executable) {
       call(SYS_mprotect, {r.begin.value(), r.size_bytes(), PROT_READ | PROT_EXEC});
     }
+    for (const TargetRange& r : module->writable) {
+      call(SYS_mprotect, {r.begin.value(), r.size_bytes(), PROT_READ | PROT_WRITE | PROT_EXEC});
+    }
   }
   call(SYS_munmap, {region_.tables_base(), tables::kSizeBytes});
+  call(SYS_munmap, {region_.attic().value(), kAreasMax * kAreaSizeBytes});
   call(SYS_munmap, {region_.thread_block(0).value(), kThreadsMax * tcb::kBlockSizeBytes});
   for (size_t i = region_.areas().size(); i-- > 0;) {
     // The first area goes last: it holds the instruction that unmaps.
@@ -256,7 +263,11 @@ void ImageRun::collect(profile::Profile& result) {
   region_.unmap();
   cache_.seal();
   malloc_trim(0);
-  build_profile(cache_, modules_, ledger_, counters, result);
+  if (!service_.generated().doubt().empty()) {
+    ledger_.issue("changed code", service_.generated().doubt());
+  }
+  const PerfMap names = PerfMap::read(process_->pid());
+  build_profile(cache_, modules_, ledger_, counters, names, result);
   profile::Run& run = result.run;
   run.exited = end_.exited;
   run.exit_status = end_.exit_status;

@@ -103,6 +103,23 @@ void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::st
   term.detail = detail;
 }
 
+void Ledger::leave_changed(const CodeCache::CheckPoint& point, BlockRef to) {
+  const BlockRef ref = point.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  partials_[{ref.unit, ref.block, ref.insn, count}] -= 1;
+  if (!point.counted) uncounted_[{ref.unit, ref.block}] += 1;
+  LedgerTerm& term = terms_[{ref.unit, ref.block, AbnormalKind::kOther}];
+  term.left += 1;
+  term.detail = "its code had been changed";
+  if (to.valid()) moves_[{ref, to}] += 1;
+}
+
+void Ledger::leave_behind_call(BlockRef ref, BlockRef to) {
+  leave(ref, AbnormalKind::kOther, "its code was changed by this system call");
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (to.valid() && !ends_by_itself(ref)) moves_[{{ref.unit, ref.block, count}, to}] += 1;
+}
+
 void Ledger::enter(BlockRef ref, AbnormalKind kind, const std::string& detail) {
   LedgerTerm& term = terms_[{ref.unit, ref.block, kind, ref.insn}];
   term.entered += 1;

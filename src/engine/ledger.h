@@ -69,6 +69,11 @@ class Ledger {
   // The thread of a slot is gone.
   void forget(uint32_t slot) { interruptions_.forget(slot); }
 
+  // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
+  void leave_changed(const CodeCache::CheckPoint& point, BlockRef to);
+  // A thread goes on behind a system call in another unit than it made the call in.
+  void leave_behind_call(BlockRef ref, BlockRef to);
+
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
   // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
   void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
@@ -106,6 +111,10 @@ class Ledger {
     interruptions_ = std::move(state.interruptions);
   }
   const std::map<PartialKey, int64_t>& partials() const { return partials_; }
+  // Flow that went over from a block of changed code to the unit that replaced it, by (block with
+  // the instruction that was next, where it went on).
+  using MoveKey = std::pair<BlockRef, BlockRef>;
+  const std::map<MoveKey, uint64_t>& moves() const { return moves_; }
   // Blocks that were entered, but whose counter did not run: by (unit, block).
   const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& uncounted() const { return uncounted_; }
   // Edges whose counter ran more often than control took the edge: by (unit, edge).
@@ -124,6 +133,7 @@ class Ledger {
   Position locate_in_gateway(uint32_t slot);
   Position at_start_of(BlockRef ref);
   Position at_end_of(BlockRef ref);
+  Position at_check(uint32_t check);
   Position behind_call();
   TargetAddr popped_address(const user_regs_struct& regs) const;
   Position behind_return(TargetAddr target);
@@ -160,6 +170,7 @@ class Ledger {
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> overcounted_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived_;
+  std::map<MoveKey, uint64_t> moves_;
   std::vector<profile::Issue> issues_;
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };

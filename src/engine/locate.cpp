@@ -60,6 +60,18 @@ Position Ledger::at_start_of(BlockRef ref) {
   return p;
 }
 
+// In front of the instruction from which on the code has changed.
+Position Ledger::at_check(uint32_t check) {
+  const CodeCache::CheckPoint point = cache_.check_point(check);
+  Position p;
+  p.kind = Position::Kind::kInBlock;
+  p.ref = {point.ref.unit, point.ref.block};
+  p.done = point.ref.insn;
+  p.block_counted = point.counted;
+  p.pc = insn_address(p.ref, p.done);
+  return p;
+}
+
 // All instructions done, no way out counted.  The pc is the last instruction's: behind it another
 // procedure may begin.
 Position Ledger::at_end_of(BlockRef ref) {
@@ -134,6 +146,13 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       if (address >= arrival.stub.counted) return at_start_of(arrival.to);
       return behind_return(popped_address(regs));
     }
+    case CodeRecord::Kind::kLinkPair: {
+      const LinkPair& pair = cache_.link_pairs()[record->index];
+      if (address >= pair.stub.counted) return at_start_of(pair.to);
+      const BlockRef from = cache_.link_block(pair.link);
+      const bool call = cache_.unit(from.unit).procedure.blocks[from.block].end == isa::Flow::kCall;
+      return call ? behind_call() : at_end_of(from);
+    }
     case CodeRecord::Kind::kDispatch: {
       const SiteState& site = cache_.sites()[record->index];
       const BlockRef from{site.unit, site.site.block};
@@ -174,6 +193,9 @@ Position Ledger::locate_in_gateway(uint32_t slot) {
       return p;
     }
     case Request::kEvent:
+      if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
+        return at_check(argument - CodeCache::kStaleEventBase);
+      }
       if (argument < CodeCache::kUnsupportedEventBase) {
         const EventState& event = cache_.event(argument);
         Position p = at_start_of({event.unit, event.block});
@@ -227,6 +249,8 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
         p.done -= 1;
         return p;
       }
+      case Mark::Kind::kStaleStub:
+        return at_check(unit.first_check + mark.index);
       case Mark::Kind::kEventStub:
         break;
     }

@@ -108,6 +108,7 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
       });
   arrivals_.push_back(arrival);
   arrival_index_.set(key, index);
+  if (unit.replaceable) incoming_[ref.unit].push_back({Incoming::Kind::kArrival, index, 0});
   return arrivals_.back();
 }
 
@@ -133,9 +134,39 @@ Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (call) enter_landing({unit_id, link.block});
   if (!ref.valid()) return CacheAddr(target.value());  // faults there, as it would natively
-  const CacheAddr entry = way_in(ref);
+  const CacheAddr entry = units_[unit_id]->replaceable || units_[ref.unit]->replaceable
+                              ? link_pair(link_id, ref)
+                              : way_in(ref);
   set_branch(link.field, entry);
   return entry;
+}
+
+// ---- direct branches ---------------------------------------------------------------------------
+
+// The counted way from a link to where it leads at the moment.
+CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
+  if (auto it = current_pair_.find(link_id); it != current_pair_.end()) {
+    // Another thread may have asked for the same a moment ago.
+    if (link_pairs_[it->second].to == to) return link_pairs_[it->second].stub.entry;
+  }
+  const Unit& source = *units_[links_[link_id].first];
+  const Unit& destination = *units_[to.unit];
+  LinkPair pair;
+  pair.link = link_id;
+  pair.to = to;
+  pair.counter = allocate_counter();
+  const auto index = static_cast<uint32_t>(link_pairs_.size());
+  pair.stub = emit_piece(*source.module->area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0},
+                         [&](auto& as) {
+                           return emit_link_stub(as, pair.counter, destination.flags_live_at(to),
+                                                 destination.entry_of(to));
+                         });
+  link_pairs_.push_back(pair);
+  current_pair_[link_id] = index;
+  if (destination.replaceable) {
+    incoming_[to.unit].push_back({Incoming::Kind::kLinkPair, index, 0});
+  }
+  return pair.stub.entry;
 }
 
 // ---- returns -----------------------------------------------------------------------------------
@@ -143,6 +174,7 @@ Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
 // Makes the return address behind a call known to the return table.
 void CodeCache::enter_landing(BlockRef call_block) {
   const Unit& unit = *units_[call_block.unit];
+  if (unit.dead) return;
   const LinkAddr back = unit.end_of(call_block.block);
   const uint32_t block = unit.procedure.block_at(back);
   if (block == cfg::kExitBlock) return;
@@ -203,6 +235,9 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
                          Arrived::kByBranch);
       });
   stats_.pairs += 1;
+  if (destination.replaceable) {
+    incoming_[to.unit].push_back({Incoming::Kind::kPair, site_id, index});
+  }
   state.pairs.push_back(pair);
   return state.pairs.back();
 }
@@ -278,6 +313,11 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
 // ---- unmapping ---------------------------------------------------------------------------------
 
 void CodeCache::cut(TargetRange range) {
+  for (const auto& [unit_id, index] : links_) {
+    const Unit& unit = *units_[unit_id];
+    const Link& link = unit.code.links[index];
+    if (range.contains(unit.module->to_target(link.target))) set_branch(link.field, link.miss_stub);
+  }
   auto inside = [&](const ChainEntry& e) { return range.contains(TargetAddr(e.original)); };
   auto rebuild = [&](Chain& chain, CacheAddr miss, const std::function<void(CacheAddr)>& set_head) {
     if (std::none_of(chain.begin(), chain.end(), inside)) return;

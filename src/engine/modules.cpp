@@ -9,14 +9,6 @@ namespace {
 
 constexpr uint64_t kPageMask = ~uint64_t{0xfff};
 
-bool overlaps(TargetRange a, TargetRange b) {
-  return a.begin < b.end && b.begin < a.end;
-}
-
-TargetRange intersection(TargetRange a, TargetRange b) {
-  return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
 // Whether two ranges meet when only the low 32 bits count.
 bool low_halves_meet(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size) {
   const auto distance = static_cast<uint32_t>(b - a);
@@ -77,13 +69,11 @@ bool find_bias(const elf::Image& image, const tracee::Mapping& m, uint64_t& bias
 
 }  // namespace
 
-Result<std::vector<TargetRange>> ModuleMap::executable_ranges() const {
-  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_.mappings());
-  std::vector<TargetRange> ranges;
-  for (const tracee::Mapping& m : mappings) {
-    if (m.executable && m.path != "[vsyscall]") ranges.push_back(m.range);
-  }
-  return ranges;
+Result<std::vector<tracee::Mapping>> ModuleMap::executable_mappings() const {
+  TRY_ASSIGN(std::vector<tracee::Mapping> mappings, process_.mappings());
+  std::erase_if(mappings,
+                [](const tracee::Mapping& m) { return !m.executable || m.path == "[vsyscall]"; });
+  return mappings;
 }
 
 Status ModuleMap::refresh(TargetRange executable_now) {
@@ -94,15 +84,20 @@ Status ModuleMap::refresh(TargetRange executable_now) {
     if (executable.empty()) executable = intersection(m.range, executable_now);
     if (executable.empty()) continue;
     if (m.shared && m.path.starts_with("/memfd:tally")) continue;
-    if (is_special(m.path) && m.path != "[vdso]") {
-      generated_.push_back(executable);
+    if (m.path == "[stack]") stack_executable_ = true;
+    if ((is_special(m.path) && m.path != "[vdso]") || m.shared) {
+      add_generated(executable, m.writable || m.shared, m.shared);
       continue;
     }
     bool known = false;
     for (auto& module : modules_) {
-      if (module->gone || !overlaps(module->mapped, m.range)) continue;
+      if (module->gone || module->generated || !overlaps(module->mapped, m.range)) continue;
       known = true;
-      if (!module->holds(executable.begin)) module->executable.push_back(executable);
+      module->executable.add(executable);
+      if (m.writable) {
+        read_from_memory(*module);
+        module->writable.add(executable);
+      }
     }
     if (!known) TRY(add(m, mappings, executable));
   }
@@ -113,8 +108,9 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
                       TargetRange executable) {
   auto image = image_of(mapping, process_);
   if (!image) {
-    return make_error("{} is mapped as code but cannot be read: {}", mapping.path,
-                      image.error().message);
+    // No ELF file, or one that is gone by now: what is in memory counts.
+    add_generated(executable, mapping.writable, false);
+    return Ok{};
   }
   auto module = std::make_unique<Module>();
   module->id = static_cast<uint32_t>(modules_.size());
@@ -127,8 +123,8 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     }
     module->bias = mapping.range.begin.value() - lowest;
   } else if (!find_bias(*module->image, mapping, module->bias)) {
-    // A file mapped as code by other means than a loader; control that gets there is refused.
-    generated_.push_back(executable);
+    // A file mapped as code by other means than a loader.
+    add_generated(executable, mapping.writable, false);
     return Ok{};
   }
   uint64_t low = UINT64_MAX;
@@ -138,21 +134,29 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     high = std::max(high, (s.range.end.value() + 0xfffu) & kPageMask);
   }
   module->mapped = {TargetAddr(low + module->bias), TargetAddr(high + module->bias)};
-  module->executable.push_back(executable);
+  module->executable.add(executable);
   for (const tracee::Mapping& m : all) {
     if (m.executable && m.path == mapping.path && m.range.begin != executable.begin &&
         overlaps(m.range, module->mapped)) {
-      module->executable.push_back(m.range);
+      module->executable.add(m.range);
     }
   }
   if (collisions_forbidden_) {
     for (const auto& other : modules_) {
-      if (!other->gone &&
+      if (!other->gone && !other->generated &&
           low_halves_meet(module->mapped.begin.value(), module->mapped.size_bytes(),
                           other->mapped.begin.value(), other->mapped.size_bytes())) {
         return make_error(
             "{} and {} were mapped at addresses that are alike in their low 32 bits; run it again",
             module->path, other->path);
+      }
+    }
+    for (const auto& [half, page] : translated_pages_) {
+      if (low_halves_meet(module->mapped.begin.value(), module->mapped.size_bytes(), page, 4096)) {
+        return make_error(
+            "{} was mapped where its addresses are alike in their low 32 bits to those of code "
+            "made at {:#x}; run it again",
+            module->path, page);
       }
     }
   }
@@ -170,6 +174,10 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
   };
   module->view.pointer_bias = bias;
   module->discoverer = std::make_unique<cfg::Discoverer>(module->view);
+  if (mapping.writable) {
+    module->writable.add(executable);
+    read_from_memory(*module);
+  }
   modules_.push_back(std::move(module));
   return Ok{};
 }
@@ -177,20 +185,11 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
 void ModuleMap::forget(TargetRange range) {
   for (auto& module : modules_) {
     if (module->gone || !overlaps(module->mapped, range)) continue;
-    std::vector<TargetRange> left;
-    for (const TargetRange& r : module->executable) {
-      if (!overlaps(r, range)) {
-        left.push_back(r);
-        continue;
-      }
-      if (r.begin < range.begin) left.push_back({r.begin, range.begin});
-      if (range.end < r.end) left.push_back({range.end, r.end});
-    }
-    module->executable = std::move(left);
-    if (module->executable.empty()) module->gone = true;
+    module->executable.remove(range);
+    module->writable.remove(range);
+    module->shared.remove(range);
+    if (module->executable.empty() && !module->generated) module->gone = true;
   }
-  std::erase_if(generated_,
-                [&](const TargetRange& r) { return range.begin <= r.begin && r.end <= range.end; });
   last_ = nullptr;
 }
 
@@ -212,12 +211,10 @@ bool ModuleMap::low_halves_may_collide(uint64_t below_bytes) const {
 bool ModuleMap::has_code_in(TargetRange range) const {
   for (const auto& module : modules_) {
     if (module->gone) continue;
-    for (const TargetRange& r : module->executable) {
-      if (overlaps(r, range)) return true;
-    }
+    if (module->executable.meets(range)) return true;
+    if (module->generated && overlaps(module->mapped, range)) return true;
   }
-  return std::any_of(generated_.begin(), generated_.end(),
-                     [&](const TargetRange& r) { return overlaps(r, range); });
+  return false;
 }
 
 Module* ModuleMap::at(TargetAddr address) {
@@ -225,19 +222,155 @@ Module* ModuleMap::at(TargetAddr address) {
   for (auto& module : modules_) {
     if (!module->gone && module->holds(address)) return last_ = module.get();
   }
+  if (stack_executable_ && grow_stack(address)) return at(address);
   return nullptr;
 }
 
 const Module* ModuleMap::containing(TargetAddr address) const {
-  for (const auto& module : modules_) {
-    if (!module->gone && module->mapped.contains(address)) return module.get();
+  // A file may have been mapped where generated code once was.
+  for (const bool generated : {false, true}) {
+    for (const auto& module : modules_) {
+      if (module->generated == generated && !module->gone && module->mapped.contains(address)) {
+        return module.get();
+      }
+    }
   }
   return nullptr;
 }
 
-bool ModuleMap::is_generated_code(TargetAddr address) const {
-  return std::any_of(generated_.begin(), generated_.end(),
-                     [&](const TargetRange& r) { return r.contains(address); });
+// ---- code without a file -----------------------------------------------------------------------
+
+void ModuleMap::add_generated(TargetRange range, bool writable, bool shared) {
+  Module& module = generated_at(range);
+  module.executable.add(range);
+  if (shared) module.shared.add(range);
+  if (writable || shared) {
+    module.writable.add(range);
+  } else {
+    module.writable.remove(range);
+  }
+}
+
+// The generated module that the range belongs to or adjoins, grown to hold it; else a new one.
+Module& ModuleMap::generated_at(TargetRange range) {
+  for (auto& module : modules_) {
+    if (!module->generated || range.end < module->mapped.begin ||
+        module->mapped.end < range.begin) {
+      continue;
+    }
+    module->mapped = {std::min(module->mapped.begin, range.begin),
+                      std::max(module->mapped.end, range.end)};
+    return *module;
+  }
+  auto module = std::make_unique<Module>();
+  module->id = static_cast<uint32_t>(modules_.size());
+  module->generated = true;
+  module->mapped = range;
+  module->path = "[generated]";  // the name is complete when the range is known, at the end
+  module->image = elf::Image::without_file(module->path);
+  read_from_memory(*module);
+  modules_.push_back(std::move(module));
+  return *modules_.back();
+}
+
+void ModuleMap::read_from_memory(Module& module) {
+  if (module.from_memory) return;
+  module.from_memory = true;
+  const Module* m = &module;
+  const tracee::Process* process = &process_;
+  const uint64_t bias = module.bias;
+  module.view.code_at = [this, m](LinkAddr a) -> std::span<const uint8_t> {
+    const TargetRange* range = m->executable.at(m->to_target(a));
+    if (range == nullptr) return {};
+    return snapshot(m->to_target(a), range->end);
+  };
+  module.view.read_data = [process, bias](LinkAddr a, void* data, size_t size_bytes) {
+    return process->read_memory(TargetAddr(a.value() + bias), data, size_bytes);
+  };
+  module.view.pointer_bias = bias;
+  module.discoverer = std::make_unique<cfg::Discoverer>(module.view);
+}
+
+// Code as it was when this translation began to look at it: what is decoded and what is copied
+// must be the same bytes.
+std::span<const uint8_t> ModuleMap::snapshot(TargetAddr address, TargetAddr end) {
+  for (const auto& s : snapshots_) {
+    if (s->begin <= address && address < s->begin + s->bytes.size()) {
+      return std::span<const uint8_t>(s->bytes).subspan(static_cast<size_t>(address - s->begin));
+    }
+  }
+  constexpr uint64_t kBytesMax = 256 << 10;
+  auto s = std::make_unique<Snapshot>();
+  s->begin = address;
+  s->bytes.resize(std::min(static_cast<uint64_t>(end - address), kBytesMax));
+  // Memory may end before the module does; then as many pages as there are.
+  while (!s->bytes.empty() && !process_.read_memory(address, s->bytes.data(), s->bytes.size())) {
+    const uint64_t last = (address + (s->bytes.size() - 1)).value() & kPageMask;
+    s->bytes.resize(last > address.value() ? last - address.value() : 0);
+  }
+  snapshots_.push_back(std::move(s));
+  return snapshots_.back()->bytes;
+}
+
+void ModuleMap::drop_snapshot() {
+  snapshots_.clear();
+}
+
+Result<TargetAddr> ModuleMap::mapping_begin(TargetAddr address) const {
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_.mappings());
+  for (const tracee::Mapping& m : mappings) {
+    if (m.range.contains(address)) return m.range.begin;
+  }
+  return make_error("no memory at {:#x}", address.value());
+}
+
+bool ModuleMap::covers(TargetRange range) const {
+  RangeSet missing;
+  missing.add(range);
+  for (const auto& module : modules_) {
+    if (!module->gone) missing.remove(module->mapped);
+  }
+  return missing.empty();
+}
+
+std::vector<Module*> ModuleMap::meeting(TargetRange range) {
+  std::vector<Module*> result;
+  for (const auto& module : modules_) {
+    if (!module->gone && overlaps(module->mapped, range)) result.push_back(module.get());
+  }
+  return result;
+}
+
+// An executable stack grows downwards all by itself.
+bool ModuleMap::grow_stack(TargetAddr address) {
+  auto mappings = process_.mappings();
+  if (!mappings) return false;
+  for (const tracee::Mapping& m : *mappings) {
+    if (m.path != "[stack]" || !m.range.contains(address)) continue;
+    add_generated(m.range, true, false);
+    return true;
+  }
+  return false;
+}
+
+Status ModuleMap::check_generated_collision(TargetRange range) {
+  if (!collisions_forbidden_) return Ok{};
+  for (uint64_t page = range.begin.value() & kPageMask; page < range.end.value(); page += 4096) {
+    auto [it, fresh] = translated_pages_.try_emplace(static_cast<uint32_t>(page), page);
+    bool alike = it->second != page;
+    for (const auto& other : modules_) {
+      if (!fresh || other->gone || other->generated) continue;
+      alike |= !other->mapped.contains(TargetAddr(page)) &&
+               low_halves_meet(page, 4096, other->mapped.begin.value(), other->mapped.size_bytes());
+    }
+    if (alike) {
+      return make_error(
+          "the program made code at {:#x}, where addresses are alike in their low 32 bits to those "
+          "of other code; run it again",
+          page);
+    }
+  }
+  return Ok{};
 }
 
 }  // namespace tally::engine

@@ -1,13 +1,21 @@
 // The modules mapped into the target, as they come and go.
+//
+// Most are ELF files.  Executable memory without a file (a compiler's output, a trampoline on the
+// stack) is a module of its own kind, "[generated 0x...-0x...]", whose link addresses are those of
+// the target; what adjoins it later belongs to it too.  Code that the program writes is read from
+// its memory each time it is translated; see generated.h for what happens when it changes.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "cfg/procedure.h"
 #include "elf/image.h"
+#include "engine/ranges.h"
 #include "engine/region.h"
 #include "profile/model.h"
 #include "tracee/process.h"
@@ -20,20 +28,19 @@ struct Module {
   std::shared_ptr<elf::Image> image;
   uint64_t bias = 0;  // target address = link address + bias
   TargetRange mapped;
-  std::vector<TargetRange> executable;  // what the program believes executable
+  RangeSet executable;  // what the program believes executable
+  RangeSet writable;    // the part of it that may change at any time: writable, or mapped shared
+  RangeSet shared;      // mapped shared, whether executable or not
   bool main_program = false;
-  bool gone = false;     // unmapped (dlclose)
-  Area* area = nullptr;  // once something of it is translated
+  bool generated = false;    // no file behind it
+  bool from_memory = false;  // its code is what is in memory, not what is in the file
+  bool gone = false;         // unmapped (dlclose)
+  Area* area = nullptr;      // once something of it is translated
   cfg::CodeView view;
   std::unique_ptr<cfg::Discoverer> discoverer;
   std::unordered_set<uint64_t> never_return;  // link addresses of abort, exit, ...
 
-  bool holds(TargetAddr address) const {
-    for (const TargetRange& r : executable) {
-      if (r.contains(address)) return true;
-    }
-    return false;
-  }
+  bool holds(TargetAddr address) const { return executable.contains(address); }
   LinkAddr to_link(TargetAddr address) const { return LinkAddr(address.value() - bias); }
   TargetAddr to_target(LinkAddr address) const { return TargetAddr(address.value() + bias); }
 };
@@ -46,10 +53,25 @@ class ModuleMap {
   // empty) has just been mapped executable for the program, though the kernel was not told so.
   // Errors: a file that is mapped executable but cannot be read as ELF.
   Status refresh(TargetRange executable_now);
-  // The kernel's view at the start: the ranges that are executable now.
-  Result<std::vector<TargetRange>> executable_ranges() const;
+  // The kernel's view at the start: what is executable now.
+  Result<std::vector<tracee::Mapping>> executable_mappings() const;
   // Forgets what lies in a range that was unmapped or overwritten.
   void forget(TargetRange range);
+
+  // Notes executable memory without a file; `writable`: it may change at any time.
+  void add_generated(TargetRange range, bool writable, bool shared);
+  // From now on the module's code is what is in the target's memory.
+  void read_from_memory(Module& module);
+  // Where the mapping begins that holds the address.
+  Result<TargetAddr> mapping_begin(TargetAddr address) const;
+  // True when every page of the range belongs to a module.
+  bool covers(TargetRange range) const;
+  // Modules that have, or may have, code in the range.
+  std::vector<Module*> meeting(TargetRange range);
+  // Bytes of code read for the last translation are read again.
+  void drop_snapshot();
+  // Errors: code about to be translated is like other code in the low 32 bits of its address.
+  Status check_generated_collision(TargetRange range);
 
   // True when code of two modules may be alike in the low 32 bits of its addresses; the libraries
   // still to come are expected within `below_bytes` below the loader.
@@ -63,8 +85,6 @@ class ModuleMap {
   Module* at(TargetAddr address);
   // The same for any mapped address of a module (for unwinding).
   const Module* containing(TargetAddr address) const;
-  // True when `address` lies in memory made executable that belongs to no module.
-  bool is_generated_code(TargetAddr address) const;
 
   std::vector<std::unique_ptr<Module>>& all() { return modules_; }
   const std::vector<std::unique_ptr<Module>>& all() const { return modules_; }
@@ -72,12 +92,22 @@ class ModuleMap {
  private:
   Status add(const tracee::Mapping& mapping, const std::vector<tracee::Mapping>& all,
              TargetRange executable);
+  Module& generated_at(TargetRange range);
+  bool grow_stack(TargetAddr address);
+  std::span<const uint8_t> snapshot(TargetAddr address, TargetAddr end);
 
   tracee::Process& process_;
   std::vector<std::unique_ptr<Module>> modules_;
-  std::vector<TargetRange> generated_;
   Module* last_ = nullptr;
   bool collisions_forbidden_ = false;
+  bool stack_executable_ = false;
+  struct Snapshot {
+    TargetAddr begin;
+    std::vector<uint8_t> bytes;
+  };
+  std::vector<std::unique_ptr<Snapshot>> snapshots_;
+  // By the low half of their address: pages of generated code that were translated.
+  std::unordered_map<uint32_t, uint64_t> translated_pages_;
 };
 
 }  // namespace tally::engine

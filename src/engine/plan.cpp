@@ -37,6 +37,18 @@ void force_uncountable(const cfg::Procedure& procedure, placement::Graph& graph)
   }
 }
 
+// With edges counted, such a call's block is counted, and so is its return: the way out that has no
+// place follows from the two, and none of the three is anything the tree has to tell.
+template <class Do>
+void for_each_open_call(const cfg::Procedure& procedure, Do action) {
+  for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    const cfg::Block& block = procedure.blocks[b];
+    if (block.edge_count < 2) continue;
+    const uint32_t last = block.first_edge + block.edge_count - 1;
+    if (procedure.edges[last].kind == EdgeKind::kNoReturn) action(b, block.first_edge, last);
+  }
+}
+
 void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights& feedback,
                           placement::Graph& graph) {
   bool any = false;
@@ -142,9 +154,18 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
   if (kind == PlacementKind::kFeedback && feedback) {
     set_feedback_weights(procedure, feedback, graph);
   }
-  force_uncountable(procedure, graph);
+  for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
+    graph.edges[back].role = EdgeRole::kMeasured;
+    graph.edges[away].role = EdgeRole::kMeasured;
+  });
   const placement::Plan chosen = placement::place_counters(graph, placement::Mode::kEdges);
   place_probes(procedure, graph, chosen, allocate, plan);
+  for_each_open_call(procedure, [&](uint32_t block, uint32_t back, uint32_t) {
+    plan.edge_counter[back] = static_cast<int32_t>(allocate());
+    if (plan.block_counter[block] == translate::kNoCounter) {
+      plan.block_counter[block] = static_cast<int32_t>(allocate());
+    }
+  });
   return plan;
 }
 

@@ -63,6 +63,28 @@ Status Region::map_at(const RemoteCall& call, uint64_t address, uint64_t size_by
   return Ok{};
 }
 
+// Without the descriptor: a private mapping takes the place, so that nothing else is overwritten;
+// then a second mapping of a part of the attic is moved there (mremap of a shared mapping with an
+// old size of zero duplicates it).
+Status Region::map_from_attic(const RemoteCall& call, uint64_t address, uint64_t file_offset) {
+  TRY_ASSIGN(const int64_t reserved,
+             call(SYS_mmap, {address, kAreaSizeBytes, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                             static_cast<uint64_t>(-1), 0}));
+  if (reserved != static_cast<int64_t>(address)) {
+    return make_error("no room for a code cache at {:#x}: {}", address,
+                      strerror(static_cast<int>(reserved < 0 ? -reserved : EEXIST)));
+  }
+  const uint64_t from = attic_base_ + (file_offset - kAreasFileOffset);
+  TRY_ASSIGN(const int64_t moved, call(SYS_mremap, {from, 0, kAreaSizeBytes,
+                                                    MREMAP_MAYMOVE | MREMAP_FIXED, address, 0}));
+  if (moved != static_cast<int64_t>(address)) {
+    return make_error("cannot map a code cache at {:#x}: {}", address,
+                      strerror(static_cast<int>(moved < 0 ? -moved : EEXIST)));
+  }
+  return Ok{};
+}
+
 Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
   scratch_ = scratch;
   static constexpr char kName[] = "tally";
@@ -102,6 +124,9 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
   threads_base_ = kThreadsBase;
   TRY(map_at(call, threads_base_, kThreadsMax * tcb::kBlockSizeBytes, PROT_READ | PROT_WRITE,
              kThreadsFileOffset, "counters"));
+  attic_base_ = kThreadsBase + kThreadsMax * tcb::kBlockSizeBytes + kAreaSizeBytes;
+  TRY(map_at(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC, kAreasFileOffset,
+             "the attic"));
   areas_.reserve(kAreasMax);
   return Ok{};
 }
@@ -117,7 +142,7 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
   const uint64_t begin = range.begin.value() & ~0xfffull;
   const uint64_t end = (range.end.value() + 0xfff) & ~0xfffull;
-  uint64_t base = 0;
+  uint64_t base = planned_base_;
   auto consider = [&](uint64_t candidate) {
     if (base == 0 && candidate < kHighestAddress && reaches(candidate, range) &&
         is_free(mappings, candidate, candidate + kAreaSizeBytes)) {
@@ -138,7 +163,13 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
   area.index = static_cast<uint32_t>(areas_.size());
   area.base = CacheAddr(base);
   const uint64_t offset = kAreasFileOffset + area.index * kAreaSizeBytes;
-  TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
+  if (target_fd_ >= 0) {
+    TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
+  } else {
+    planned_base_ = base;
+    TRY(map_from_attic(call, base, offset));
+    planned_base_ = 0;
+  }
   area.memory = file_ + offset;
   isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
   area.gateway = emit_gateway(as, tables_base_);

@@ -44,7 +44,8 @@ class Region {
   // reaches.  nullptr in no case.
   Result<Area*> area_for(TargetRange range, tracee::Process& process, const RemoteCall& call);
 
-  // Closes the target's descriptor of the region; areas can be mapped later only by reopening it.
+  // Closes the target's descriptor of the region.  Areas mapped later are second mappings of the
+  // attic, where the whole file's areas are mapped out of the way.
   Status close_target_descriptor(const RemoteCall& call);
 
   // Gives back the monitor's view once the target is gone and the counters are read.
@@ -58,6 +59,7 @@ class Region {
   uint8_t* thread_memory(uint32_t slot) const {
     return file_ + translate::kThreadsFileOffset + slot * translate::tcb::kBlockSizeBytes;
   }
+  CacheAddr attic() const { return CacheAddr(attic_base_); }
   std::vector<Area>& areas() { return areas_; }
   const std::vector<Area>& areas() const { return areas_; }
   Area* area_at(CacheAddr address);
@@ -72,7 +74,11 @@ class Region {
   int monitor_fd_ = -1;
   int target_fd_ = -1;
   uint32_t tables_base_ = 0;
+  Status map_from_attic(const RemoteCall& call, uint64_t address, uint64_t file_offset);
+
   uint64_t threads_base_ = 0;
+  uint64_t attic_base_ = 0;
+  uint64_t planned_base_ = 0;  // of an area whose mapping is under way
   TargetAddr scratch_;
   std::vector<Area> areas_;
 };

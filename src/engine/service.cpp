@@ -53,6 +53,7 @@ std::optional<uint32_t> Service::open_slot() {
 
 void Service::close_slot(uint32_t slot) {
   std::erase(active_, slot);
+  if (caller_ == slot) caller_.reset();
   pending_.erase(slot);
   ledger_.forget(slot);
   free_.push_back(slot);
@@ -106,7 +107,35 @@ void Service::answer(uint32_t slot, Action action) {
   if (before == static_cast<uint32_t>(MailboxState::kAsleep)) futex(word, FUTEX_WAKE, 1, nullptr);
 }
 
+Result<int64_t> Service::call_in_target(long number, const std::array<uint64_t, 6>& arguments) {
+  if (calls_replayed_ < call_results_.size()) return call_results_[calls_replayed_++];
+  wanted_call_ = PendingCall{static_cast<uint64_t>(number), arguments};
+  return make_error("a system call in the target is under way");
+}
+
+// True if serving the request needs a system call of the thread first: it is on its way.
+bool Service::send_to_call(uint32_t slot) {
+  if (!wanted_call_) return false;
+  caller_ = slot;
+  store(slot, tcb::kCall, wanted_call_->number);
+  for (uint32_t i = 0; i < 6; ++i) {
+    store(slot, tcb::kCall + 8 * (i + 1), wanted_call_->arguments[i]);
+  }
+  wanted_call_.reset();
+  answer(slot, Action::kMonitorSyscall);
+  return true;
+}
+
 void Service::serve(uint32_t slot) {
+  // One thread at a time makes calls for us; the others wait.
+  if (caller_ && *caller_ != slot) return;
+  if (caller_) {
+    call_results_.push_back(load<int64_t>(slot, tcb::kCallResult));
+    caller_.reset();
+  } else {
+    call_results_.clear();
+  }
+  calls_replayed_ = 0;
   ++requests_;
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
@@ -132,6 +161,7 @@ void Service::serve(uint32_t slot) {
       if (Status status = after_syscall(slot); !status) fail(status.error());
       return;
   }
+  if (send_to_call(slot)) return;
   if (!resume) {
     fail(resume.error());
     return;
@@ -150,8 +180,18 @@ elf::UnwindRegisters Service::registers_of(uint32_t slot, TargetAddr pc) const {
   return u;
 }
 
+// The code of a block has changed: the thread goes on in a new translation.
+Result<CacheAddr> Service::answer_check(uint32_t check) {
+  TRY_ASSIGN(const CodeCache::WayOn on, cache_.take_stale(check));
+  ledger_.leave_changed(cache_.check_point(check), on.to);
+  return on.resume;
+}
+
 Result<CacheAddr> Service::answer_event(uint32_t slot) {
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
+  if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
+    return answer_check(argument - CodeCache::kStaleEventBase);
+  }
   if (argument >= CodeCache::kUnsupportedEventBase) {
     const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
     const Unit& unit = cache_.unit(ref.unit);

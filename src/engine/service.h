@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/code_cache.h"
+#include "engine/generated.h"
 #include "engine/ledger.h"
 
 namespace tally::engine {
@@ -27,7 +28,12 @@ class Service {
  public:
   Service(Region& region, CodeCache& cache, ModuleMap& modules, Ledger& ledger,
           tracee::Process& process)
-      : region_(region), cache_(cache), modules_(modules), ledger_(ledger), process_(process) {}
+      : region_(region),
+        cache_(cache),
+        modules_(modules),
+        ledger_(ledger),
+        process_(process),
+        generated_(modules, cache) {}
   // Everything here is used under the lock of the service thread.
 
   // Answers what is asked; false when nothing was.
@@ -55,6 +61,12 @@ class Service {
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
   void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
   uint64_t requests() const { return requests_; }
+  const GeneratedCode& generated() const { return generated_; }
+
+  // Executes a system call in the thread whose request is being served.  It cannot be waited for:
+  // the first time an error comes back, the thread is sent to make the call, and its request is
+  // served once more from the beginning; then the result is there.
+  Result<int64_t> call_in_target(long number, const std::array<uint64_t, 6>& arguments);
 
  private:
   struct PendingCall {
@@ -71,6 +83,8 @@ class Service {
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
   void answer(uint32_t slot, translate::Action action);
+  bool send_to_call(uint32_t slot);
+  Result<CacheAddr> answer_check(uint32_t check);
   elf::UnwindRegisters registers_of(uint32_t slot, TargetAddr pc) const;
 
   template <class T>
@@ -97,6 +111,12 @@ class Service {
   std::optional<Error> error_;
   std::map<uint32_t, PendingCall> pending_;
   std::map<uint32_t, Ledger::State> exec_backups_;
+  GeneratedCode generated_;
+  // Calls in the target: those made for the request being served, and the one still wanted.
+  std::optional<uint32_t> caller_;  // the slot that makes them
+  std::vector<int64_t> call_results_;
+  size_t calls_replayed_ = 0;
+  std::optional<PendingCall> wanted_call_;
   uint64_t requests_ = 0;
 };
 

@@ -45,7 +45,11 @@ void Service::finish_syscall(uint32_t slot, uint64_t result, uint64_t r11) {
   set_reg(slot, kRax, result);
   set_reg(slot, kR11, r11);
   set_reg(slot, kRcx, unit.module->to_target(unit.end_of(ref.block)).value());
-  store(slot, tcb::kResume, cache_.syscall_site(site_id).resume.value());
+  // The call may have changed the very code that made it.
+  auto on = cache_.behind_syscall(site_id);
+  if (!on) return fail(on.error());
+  if (unit.dead) ledger_.leave_behind_call(ref, on->to);
+  store(slot, tcb::kResume, on->resume.value());
   answer(slot, Action::kResume);
 }
 
@@ -74,22 +78,6 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
       break;
     default:
       break;
-  }
-  const uint64_t protection = arguments[2];
-  const bool writes_code =
-      (number == SYS_mprotect || number == SYS_pkey_mprotect) && (protection & PROT_WRITE) != 0;
-  if (writes_code) {
-    const TargetRange range = page_range(arguments[0], arguments[1]);
-    for (const auto& module : modules_.all()) {
-      for (const TargetRange& r : module->executable) {
-        if (!module->gone && r.begin < range.end && range.begin < r.end) {
-          return make_error(
-              "the program makes code of {} writable (text relocations or self-modifying code), "
-              "which is not supported yet",
-              module->path);
-        }
-      }
-    }
   }
   return Ok{};
 }
@@ -196,42 +184,25 @@ Status Service::after_syscall(uint32_t slot) {
 }
 
 Status Service::memory_changed(const PendingCall& call, uint64_t result) {
-  const bool executable = (call.arguments[2] & PROT_EXEC) != 0;
+  const auto& [address, size_bytes, protection, flags, a4, a5] = call.arguments;
   switch (call.number) {
-    case SYS_mmap: {
-      const TargetRange range = page_range(result, call.arguments[1]);
-      if (call.arguments[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
-        if (modules_.has_code_in(range)) {
-          modules_.forget(range);
-          cache_.cut(range);
-        }
-      }
-      return executable ? modules_.refresh(range) : Status(Ok{});
-    }
+    case SYS_mmap:
+      return generated_.mapped(page_range(result, size_bytes), protection, flags);
     case SYS_mprotect:
     case SYS_pkey_mprotect: {
-      const TargetRange range = page_range(call.arguments[0], call.arguments[1]);
-      if (executable) return modules_.refresh(range);
-      if (modules_.has_code_in(range)) {
-        modules_.forget(range);
-        cache_.cut(range);
+      TargetRange range = page_range(address, size_bytes);
+      if (protection & PROT_GROWSDOWN) {
+        TRY_ASSIGN(range.begin, modules_.mapping_begin(range.begin));
       }
-      return Ok{};
+      return generated_.protection_changed(range, protection);
     }
-    case SYS_munmap: {
-      const TargetRange range = page_range(call.arguments[0], call.arguments[1]);
-      if (modules_.has_code_in(range)) {
-        modules_.forget(range);
-        cache_.cut(range);
-      }
+    case SYS_munmap:
+      generated_.unmapped(page_range(address, size_bytes));
       return Ok{};
-    }
     case SYS_mremap: {
-      const TargetRange old = page_range(call.arguments[0], call.arguments[1]);
-      if (modules_.has_code_in(old)) {
-        return make_error("the program moves its code (mremap), which is not supported yet");
-      }
-      return Ok{};
+      const TargetRange from = page_range(address, size_bytes);
+      if (!modules_.has_code_in(from)) return Ok{};
+      return generated_.moved(from, page_range(result, protection));  // the third is the new size
     }
     default:
       return Ok{};

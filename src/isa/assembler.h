@@ -77,6 +77,10 @@ class Assembler {
     raw(0x48, 0x8d, 0x0d);
     rel32(target);
   }
+  // Loads of 4, 2 and 1 bytes from within 2 GB of here; the rest of rcx becomes zero.
+  void mov_ecx_at(uint64_t target) { raw(0x8b, 0x0d), rel32(target); }
+  void movzx_ecx_word_at(uint64_t target) { raw(0x0f, 0xb7, 0x0d), rel32(target); }
+  void movzx_ecx_byte_at(uint64_t target) { raw(0x0f, 0xb6, 0x0d), rel32(target); }
   void push_imm32(uint32_t imm) { u8(0x68), u32(imm); }
   void push_rip(uint64_t target) { raw(0xff, 0x35), rel32(target); }
 

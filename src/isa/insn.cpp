@@ -506,6 +506,22 @@ TableInsn decode_for_table(std::span<const uint8_t> bytes, uint64_t address) {
   return result;
 }
 
+bool writes_memory(std::span<const uint8_t> bytes) {
+  ZydisDecodedInstruction z;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  const size_t length = bytes.size() < 15 ? bytes.size() : 15;
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), length, &z, operands))) {
+    return true;
+  }
+  for (int i = 0; i < z.operand_count; ++i) {
+    const ZydisDecodedOperand& operand = operands[i];
+    if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY) continue;
+    if ((operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0) continue;
+    if (operand.mem.base != ZYDIS_REGISTER_RSP) return true;
+  }
+  return false;
+}
+
 bool restores_stack_from_frame(std::span<const uint8_t> bytes) {
   if (bytes.size() == 1) return bytes[0] == 0xc9;
   if (bytes.size() < 4 || bytes[0] != 0x48) return false;

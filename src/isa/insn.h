@@ -62,6 +62,7 @@ struct Insn {
   bool has_modrm = false;
   bool loads_stack_pointer = false;  // mov rsp, r/m (not from rbp): may abandon frames
   bool repeated = false;             // rep, repe, repne string instruction
+  bool may_change_code = false;      // set by discovery, in code that may change while it runs
   bool operator==(const Insn&) const = default;
 };
 
@@ -76,6 +77,9 @@ std::string describe(std::span<const uint8_t> bytes, uint64_t address);
 
 // True for `leave` and `lea rsp, [rbp+x]`: the stack pointer comes from the procedure's own frame.
 bool restores_stack_from_frame(std::span<const uint8_t> bytes);
+
+// True when the instruction may write memory other than by way of the stack pointer.
+bool writes_memory(std::span<const uint8_t> bytes);
 
 // Text of one instruction in Intel syntax, for dumps.
 std::string format(std::span<const uint8_t> bytes, uint64_t address);

@@ -37,6 +37,7 @@ std::string or_none(const std::string& build_id) {
 }
 
 Result<std::shared_ptr<elf::Image>> open_image(const profile::Module& module) {
+  if (module.path.starts_with("[generated ")) return elf::Image::without_file(module.path);
   const bool vdso = module.path == "[vdso]";
   TRY_ASSIGN(std::shared_ptr<elf::Image> image, vdso ? own_vdso() : elf::Image::open(module.path));
   if (image->build_id() != module.build_id) {

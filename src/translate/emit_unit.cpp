@@ -65,6 +65,10 @@ class UnitEmitter {
     Field field;
     uint32_t link;
   };
+  struct ColdCheck {  // the stub behind a comparison with changed code
+    std::vector<Field> fields;
+    uint32_t check = 0;
+  };
   struct PoolEntry {
     Field field;
     uint64_t value;
@@ -130,6 +134,7 @@ class UnitEmitter {
     code.landing = BlockCode::kNone;
     if (behind_a_call(b)) emit_landing(b);
     code.label = at();
+    if (request_.checked) emit_check(b, 0);
     const int32_t counter = plan_.block_counter[b];
     uint8_t live = 0;
     code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
@@ -145,12 +150,53 @@ class UnitEmitter {
       const Insn& insn = procedure_.insns[index];
       if (insn.flow == Flow::kNone) {
         copy(insn);
+        if (insn.may_change_code && i + 1 < block.insn_count) emit_check(b, i + 1);
       } else {
         emit_terminator(b, insn);
       }
     }
     if (block.end == Flow::kNone) emit_next(b, block.first_edge);
     code.end = at();
+  }
+
+  // Compares the bytes of a block, from one of its instructions on, with those it was made from.
+  // No flag is changed: should they differ, the new code may look at the flags first of all.
+  void emit_check(BlockIndex b, uint32_t insn_of_block) {
+    const cfg::Block& block = procedure_.blocks[b];
+    const Insn& first = procedure_.insns[block.first_insn + insn_of_block];
+    const uint32_t end = block.offset + block.size_bytes;
+    ColdCheck cold;
+    cold.check = static_cast<uint32_t>(code_.checks.size());
+    code_.checks.push_back({b, insn_of_block});
+    as_->mov_gs_rcx(tcb::kSpillProbe);
+    for (uint32_t from = first.offset; from < end;) {
+      uint32_t left = end - from;
+      // A last piece of 1 to 3 bytes is compared together with bytes already seen.
+      if (left < 4 && end - first.offset >= 4) from = end - 4, left = 4;
+      const uint32_t size = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      emit_compare(from, size);
+      cold.fields.push_back(last_field());
+      from += size;
+    }
+    as_->mov_rcx_gs(tcb::kSpillProbe);
+    cold_checks_.push_back(std::move(cold));
+  }
+
+  // Falls through where `size_bytes` bytes of the program's code are as they were.
+  void emit_compare(uint32_t offset, uint32_t size_bytes) {
+    const uint64_t place = original(procedure_.range.begin + offset);
+    uint32_t expected = 0;
+    for (uint32_t i = size_bytes; i-- > 0;) expected = expected << 8 | bytes_[offset + i];
+    if (size_bytes == 4) {
+      as_->mov_ecx_at(place);
+    } else if (size_bytes == 2) {
+      as_->movzx_ecx_word_at(place);
+    } else {
+      as_->movzx_ecx_byte_at(place);
+    }
+    as_->lea_ecx_rcx(static_cast<int32_t>(0u - expected));
+    as_->jrcxz(5);  // over the jmp
+    as_->jmp(as_->here().value());
   }
 
   void emit_events(uint32_t insn_index) {
@@ -233,7 +279,7 @@ class UnitEmitter {
 
   void add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
     const auto index = static_cast<uint32_t>(code_.links.size());
-    code_.links.push_back(Link{field.address(), target, block, edge});
+    code_.links.push_back(Link{field.address(), CacheAddr(), target, block, edge});
     cold_links_.push_back({field, index});
   }
 
@@ -415,6 +461,7 @@ class UnitEmitter {
     for (size_t i = 0; i < cold_links_.size(); ++i) {
       mark(Mark::Kind::kLinkStub, cold_links_[i].link);
       cold_links_[i].field.point_to(as_->here().value());
+      code_.links[cold_links_[i].link].miss_stub = as_->here();
       as_->mov_gs64_imm(tcb::kArgument,
                         static_cast<int32_t>(request_.first_link + cold_links_[i].link));
       as_->jmp(request_.gateways.link.value());
@@ -431,6 +478,14 @@ class UnitEmitter {
       syscall_fields_[i].point_to(as_->here().value());
       as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
       as_->jmp(request_.gateways.syscall.value());
+    }
+    for (const ColdCheck& cold : cold_checks_) {
+      mark(Mark::Kind::kStaleStub, cold.check);
+      for (const Field& field : cold.fields) field.point_to(as_->here().value());
+      as_->mov_rcx_gs(tcb::kSpillProbe);
+      as_->mov_gs64_imm(tcb::kArgument,
+                        static_cast<int32_t>(request_.first_check_event + cold.check));
+      as_->jmp(request_.gateways.event.value());
     }
   }
 
@@ -466,6 +521,7 @@ class UnitEmitter {
   std::vector<Fixup> fixups_;
   std::vector<ColdEdge> cold_edges_;
   std::vector<ColdLink> cold_links_;
+  std::vector<ColdCheck> cold_checks_;
   std::vector<PoolEntry> pool_;
   std::vector<Field> site_fields_;
   std::vector<Field> syscall_fields_;

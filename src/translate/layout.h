@@ -27,7 +27,9 @@ inline constexpr uint32_t kResume = 0x30;      // where to go on
 inline constexpr uint32_t kSpillProbe = 0x38;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al = overflow
 inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
-inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
+inline constexpr uint32_t kCall = 0x400;  // kMonitorSyscall: number, six arguments, 8 bytes each
+inline constexpr uint32_t kCallResult = 0x438;  // ... and what came of it
+inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kBlockSizeBytes - kCounters) / 8);
 }  // namespace tcb
@@ -55,6 +57,7 @@ enum class Request : uint32_t {
 enum class Action : uint32_t {
   kResume = 0,          // restore the registers and jump to kResume
   kProgramSyscall = 1,  // restore the registers, execute `syscall`, report
+  kMonitorSyscall = 2,  // execute the system call at kCall for the monitor, post the request again
 };
 
 // ---- tables ------------------------------------------------------------------------------------

@@ -63,6 +63,15 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   return stub;
 }
 
+LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target) {
+  LinkStub stub;
+  stub.entry = as.here();
+  const uint32_t counted = emit_counter(as, counter, flags_live);
+  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
+  as.jmp_anywhere(target.value());
+  return stub;
+}
+
 uint8_t hash_of(HashKind kind, uint64_t original) {
   switch (kind) {
     case HashKind::kBits8to15:
@@ -189,11 +198,23 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
   patch_short(as, jne_answered);
 }
 
-void emit_action(Assembler& as, GatewayCode& code, uint64_t common) {
+// A system call that the monitor wants made in this thread's name; the request is then posted
+// again.
+void emit_monitor_call(Assembler& as, uint64_t post) {
+  constexpr unsigned kOrder[] = {0, 7, 6, 2, 10, 8, 9};  // rax, then rdi, rsi, rdx, r10, r8, r9
+  for (uint32_t i = 0; i < 7; ++i) as.mov_reg_gs(kOrder[i], tcb::kCall + 8 * i);
+  as.syscall_insn();
+  as.mov_gs_reg(tcb::kCallResult, kRax);
+  as.jmp(post);
+}
+
+void emit_action(Assembler& as, GatewayCode& code, uint64_t common, uint64_t post) {
   raw(as, 0x65, 0x8b, 0x04, 0x25), as.u32(tcb::kAction);  // mov eax, gs:[action]
   raw(as, 0x83, 0xf8, 1);                                 // cmp eax, kProgramSyscall
   as.jcc(4, as.here().value());                           // je
   const uint32_t je_program = as.offset() - 4;
+  as.jcc(7, as.here().value());  // ja: kMonitorSyscall
+  const uint32_t ja_monitor = as.offset() - 4;
   emit_restore_all(as);
   as.jmp_gs(tcb::kResume);
 
@@ -204,6 +225,9 @@ void emit_action(Assembler& as, GatewayCode& code, uint64_t common) {
   as.mov_gs_rcx(tcb::kSpillRcx);
   as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(Request::kSyscallDone));
   as.jmp(common);
+
+  as.patch_rel32(ja_monitor, as.here().value());
+  emit_monitor_call(as, post);
 }
 
 }  // namespace
@@ -213,8 +237,9 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
   code.begin = as.here();
   const uint64_t common = as.here().value();
   emit_save_all(as);
+  const uint64_t post = as.here().value();
   emit_post_and_wait(as, tables_base);
-  emit_action(as, code, common);
+  emit_action(as, code, common, post);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
   code.entries.ret = as.here();

@@ -26,7 +26,11 @@
 //
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
-// Not handled: changed code (the engine refuses it by name), addresses out of reach of the area.
+// Code that may change while it runs (`EmitRequest::checked`) compares its own bytes with those it
+// was translated from, at the front of every block and behind every store; where they differ, an
+// event asks for a new translation.
+//
+// Not handled: addresses out of reach of the area (named when control gets there).
 #pragma once
 
 #include <cstdint>
@@ -53,7 +57,8 @@ struct Plan {
 
 // A direct branch that leaves the unit.
 struct Link {
-  CacheAddr field;  // its 32-bit distance, to be patched
+  CacheAddr field;      // its 32-bit distance, to be patched
+  CacheAddr miss_stub;  // asks the monitor
   LinkAddr target;
   uint32_t block = 0;
   uint32_t edge = 0;  // the kLeave edge, kCallLink for a call
@@ -82,12 +87,19 @@ struct Mark {
     kMismatch,
     kEventStub,
     kSiteMiss,
-    kSyscallStub
+    kSyscallStub,
+    kStaleStub
   };
   uint32_t offset = 0;
   Kind kind = Kind::kEdgeStub;
-  uint32_t index = 0;           // edge, link, block, event, site or syscall site (unit-local)
+  uint32_t index = 0;           // edge, link, block, event, site, syscall site, check (unit-local)
   uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
+};
+
+// A place where a unit compares the bytes it was made from with what the program has there now.
+struct Check {
+  uint32_t block = 0;
+  uint32_t insn = 0;  // block-local: the bytes of this instruction up to the block's end
 };
 
 struct BlockCode {
@@ -122,6 +134,7 @@ struct UnitCode {
   std::vector<Link> links;
   std::vector<Site> sites;
   std::vector<SyscallSite> syscalls;
+  std::vector<Check> checks;
   struct EventResume {
     uint32_t event = 0;
     CacheAddr resume;  // behind the probe
@@ -151,6 +164,10 @@ struct EmitRequest {
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
   uint32_t first_syscall = 0;
   uint32_t first_block_event = 0;  // event number = first_block_event + block
+  // The code may change while it runs: every block compares its bytes before it runs (see
+  // emit_check).
+  bool checked = false;
+  uint32_t first_check_event = 0;  // event number = first_check_event + check
 };
 
 // Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.
@@ -187,6 +204,13 @@ struct Stub {
 };
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
                CacheAddr target, CacheAddr miss, Compare compare, Arrived arrived);
+
+// A counted way from one direct branch to its target, for links that may have to be taken back.
+struct LinkStub {
+  CacheAddr entry;
+  CacheAddr counted;  // from here on the counter has been incremented
+};
+LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target);
 
 // The code that talks to the monitor; once per area.
 struct GatewayCode {

@@ -16,7 +16,7 @@ namespace oracle {
 
 struct Mapping {
   uint64_t start = 0, end = 0, file_offset = 0;
-  bool writable = false;
+  bool writable = false, executable = false;
   std::string path;
 };
 
@@ -56,7 +56,7 @@ class Modules {
         continue;
       std::string path = line + at;
       while (!path.empty() && path.back() == '\n') path.pop_back();
-      mappings_.push_back({start, end, offset, perms[1] == 'w', path});
+      mappings_.push_back({start, end, offset, perms[1] == 'w', perms[2] == 'x', path});
     }
     fclose(f);
   }
@@ -73,6 +73,14 @@ class Modules {
       return id_of(m.path);
     }
     return -1;
+  }
+
+  // Memory without a file that a jump would fault in.
+  bool is_data(uint64_t address) const {
+    for (const Mapping& m : mappings_) {
+      if (address >= m.start && address < m.end) return m.path.empty() && !m.executable;
+    }
+    return true;
   }
 
   const std::string& name(int id) const { return names_[size_t(id)]; }

@@ -455,7 +455,9 @@ class Stepper {
     Here to = look_up(tid, regs.rip);
     // A jump to memory that is no file's code will fault: no edge of a program.
     if (instructions_[to.id].module < 0) return;
-    if (modules_.name(instructions_[to.id].module) == "[anonymous]") return;
+    if (modules_.name(instructions_[to.id].module) == "[anonymous]" && modules_.is_data(regs.rip)) {
+      return;
+    }
     add_edge(from, to.id);
     t.last_edge = uint64_t(from) << 32 | to.id;
     if (kind == Class::kCall) open_call(tid, t, from, regs.rsp);
