@@ -598,12 +598,14 @@ class Builder {
       done += part;
     }
     block.count -= done;
-    for (profile::PartialRun& run : block.partial) {
+    const std::vector<profile::PartialRun> runs(block.partial.begin(), block.partial.end());
+    block.partial.clear();
+    for (profile::PartialRun run : runs) {
       if (run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size()) {
         run.delta += static_cast<int64_t>(done);
       }
+      if (run.delta != 0) block.partial.push_back(run);
     }
-    std::erase_if(block.partial, [](const profile::PartialRun& run) { return run.delta == 0; });
     return done;
   }
 
