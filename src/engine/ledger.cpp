@@ -104,14 +104,12 @@ void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::st
 }
 
 void Ledger::leave_changed(const CodeCache::CheckPoint& point, BlockRef to) {
-  const BlockRef ref = point.ref;
-  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  partials_[{ref.unit, ref.block, ref.insn, count}] -= 1;
-  if (!point.counted) uncounted_[{ref.unit, ref.block}] += 1;
-  LedgerTerm& term = terms_[{ref.unit, ref.block, AbnormalKind::kOther}];
-  term.left += 1;
-  term.detail = "its code had been changed";
-  if (to.valid()) moves_[{ref, to}] += 1;
+  Position position;
+  position.ref = {point.ref.unit, point.ref.block};
+  position.done = point.ref.insn;
+  position.block_counted = point.counted;
+  leave_at(position, AbnormalKind::kOther, "its code had been changed");
+  if (to.valid()) moves_[{point.ref, to}] += 1;
 }
 
 void Ledger::leave_behind_call(BlockRef ref, BlockRef to) {
