@@ -170,10 +170,10 @@ class UnitEmitter {
     code_.checks.push_back({b, insn_of_block});
     as_->mov_gs_rcx(tcb::kSpillProbe);
     for (uint32_t from = first.offset; from < end;) {
-      uint32_t left = end - from;
-      // A last piece of 1 to 3 bytes is compared together with bytes already seen.
-      if (left < 4 && end - first.offset >= 4) from = end - 4, left = 4;
-      const uint32_t size = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      // Aligned loads only: programs that look for an old processor set the alignment check flag.
+      const uint64_t place = original(procedure_.range.begin + from);
+      const uint32_t left = end - from;
+      const uint32_t size = place % 4 == 0 && left >= 4 ? 4 : place % 2 == 0 && left >= 2 ? 2 : 1;
       emit_compare(from, size);
       cold.fields.push_back(last_field());
       from += size;
