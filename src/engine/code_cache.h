@@ -163,6 +163,7 @@ class CodeCache {
 
   // How addresses are told apart; must be set before anything is translated.
   void set_compare(translate::Compare compare) { compare_ = compare; }
+  translate::Compare compare() const { return compare_; }
 
   // The block at a target address, translated if need be.  An invalid reference when no code of
   // the program is there (the jump must fault as it would natively).  Errors: generated code, no

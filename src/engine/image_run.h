@@ -44,6 +44,11 @@ class ImageRun {
   // Prepares the image that its process has just begun to execute; does not resume it.
   Status set_up();
 
+  // Takes over a process in mid-run: a fork child at its first stop, made by thread `maker` of
+  // `parent`.  Does not resume it.  The child's region is still the parent's when it fails with
+  // `untouched`.
+  Status adopt(ImageRun& parent, pid_t maker, bool& untouched);
+
   // A thread (or a vfork child: `own_process`) stands at its first stop.
   void start_thread(pid_t tid, pid_t parent, bool own_process);
   // A fork child stands at its first stop: it goes on natively, with nothing of ours left mapped.
@@ -60,6 +65,13 @@ class ImageRun {
   void issue(const std::string& scope, const std::string& message) {
     ledger_.issue(scope, message);
   }
+
+  // The process has become another program, which is no business of this image run.
+  void replaced(const tracee::Usage& usage);
+  // Facts of the run that are known when it begins.
+  profile::Run& facts() { return facts_; }
+  // Every thread that belongs to this image.
+  std::vector<pid_t> threads() const;
 
   // The process of this image has ended or become another: the counts, once the service thread
   // knows this image no more.
@@ -83,6 +95,7 @@ class ImageRun {
     };
   }
   Status check_target();
+  Status begin_at(TargetAddr pc, const user_regs_struct& regs, ImageRun* parent);
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
   Status hide_text();
   void enable_feedback();
@@ -101,7 +114,9 @@ class ImageRun {
   std::map<pid_t, Thread> threads_;
   uint32_t threads_total_ = 1;
   bool net_named_ = false;
-  tracee::Event end_;  // how the process ended
+  profile::Run facts_;
+  double cpu_before_seconds_ = 0;  // of the process, when this image began
+  tracee::Event end_;              // how the process ended
 };
 
 }  // namespace tally::engine

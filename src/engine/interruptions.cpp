@@ -40,4 +40,17 @@ bool Interruptions::is_in_restorer(TargetAddr address) const {
   return it != restorers_.begin() && address.value() - *std::prev(it) < kRestorerBytes;
 }
 
+void Interruptions::inherit_from(const Interruptions& parent, uint32_t parent_slot, uint32_t slot) {
+  restorers_ = parent.restorers_;
+  auto it = parent.by_slot_.find(parent_slot);
+  if (it == parent.by_slot_.end()) return;
+  std::vector<Interruption>& records = by_slot_[slot];
+  records = it->second;
+  for (Interruption& record : records) {
+    record.inherited = true;
+    record.resume = CacheAddr();
+    record.restart = CacheAddr();
+  }
+}
+
 }  // namespace tally::engine

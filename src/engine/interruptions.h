@@ -48,8 +48,9 @@ struct Interruption {
   uint64_t context = 0;          // address of the kernel's ucontext
   user_regs_struct registers{};  // the program's, with original addresses
   Position position;
-  CacheAddr resume;   // where the same instruction goes on; 0 if it cannot
-  CacheAddr restart;  // a system call: where it is made again; 0 for anything else
+  CacheAddr resume;        // where the same instruction goes on; 0 if it cannot
+  CacheAddr restart;       // a system call: where it is made again; 0 for anything else
+  bool inherited = false;  // by fork: the block was not entered in this process
 };
 
 class Interruptions {
@@ -61,6 +62,9 @@ class Interruptions {
   void forget(uint32_t slot) { by_slot_.erase(slot); }
   // A thread that shares its parent's stack is inside the same handlers.
   void inherit(uint32_t slot, uint32_t parent);
+
+  // The same for a process that was forked: its code cache is another.
+  void inherit_from(const Interruptions& parent, uint32_t parent_slot, uint32_t slot);
 
   // Where handlers return to, as seen on their stacks.
   void note_restorer(TargetAddr address) { restorers_.insert(address.value()); }

@@ -153,6 +153,7 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
   }
   const BlockRef call = cache_.call_block_of(frame.pc);
   if (call.valid()) return leave(call, kind, detail);
+  if (was_inherited(frame.pc)) return;
   // A planted return address at the very bottom (makecontext): nobody was called there.
   if (index + 1 == trace.frames.size() && trace.end == elf::TraceEnd::kOutermost) return;
   issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "

@@ -52,6 +52,12 @@ class Ledger {
   // its parent are open in it too.
   void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
                    uint32_t parent_slot);
+  // A process begins in mid-run at the start of block `at` (after fork): its stack is the
+  // parent's, with all frames open.  Their code is not translated for that: a frame that control
+  // never comes back to cancels out; the others are entered by `settle_inherited` at the end.
+  void begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
+                        const Ledger& parent, uint32_t parent_slot, const std::string& detail);
+  void settle_inherited();
   // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
   // frame information says so.
   void bottom(TargetRange range) { bottoms_.push_back(range); }
@@ -98,9 +104,10 @@ class Ledger {
     std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived;
     std::vector<profile::Issue> issues;
     Interruptions interruptions;
+    std::map<uint64_t, uint64_t> inherited;
   };
   State state() const {
-    return {terms_, partials_, uncounted_, unarrived_, issues_, interruptions_};
+    return {terms_, partials_, uncounted_, unarrived_, issues_, interruptions_, inherited_};
   }
   void restore(State state) {
     terms_ = std::move(state.terms);
@@ -109,6 +116,7 @@ class Ledger {
     unarrived_ = std::move(state.unarrived);
     issues_ = std::move(state.issues);
     interruptions_ = std::move(state.interruptions);
+    inherited_ = std::move(state.inherited);
   }
   const std::map<PartialKey, int64_t>& partials() const { return partials_; }
   // Flow that went over from a block of changed code to the unit that replaced it, by (block with
@@ -162,9 +170,11 @@ class Ledger {
   void enter_unexecuted(BlockRef ref, const char* detail);
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
+  bool was_inherited(TargetAddr return_address);
 
   Interruptions interruptions_;
   std::vector<TargetRange> bottoms_;
+  std::map<uint64_t, uint64_t> inherited_;  // by return address: frames open since before our time
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

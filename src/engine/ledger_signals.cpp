@@ -38,7 +38,7 @@ CacheAddr Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, T
   const TargetAddr interrupted(record->registers.rip);
   if (pc == interrupted && record->resume != CacheAddr()) return record->resume;
   if (record->restart != CacheAddr() && pc + 2 == interrupted) return record->restart;
-  if (record->position.kind == Position::Kind::kInBlock) {
+  if (record->position.kind == Position::Kind::kInBlock && !record->inherited) {
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
   if (stack_pointer > record->registers.rsp) abandon_to(slot, *record, stack_pointer);
@@ -106,6 +106,7 @@ void Ledger::close_interruption(uint32_t slot, uint64_t context, TargetAddr pc, 
                       pc.value()));
     return;
   }
+  if (record->inherited) return;  // nor was it entered
   if (record->position.kind == Position::Kind::kInBlock) {
     leave_at(record->position, kind, detail);
   } else if (record->position.pc_is_on_stack) {
@@ -119,7 +120,8 @@ void Ledger::close_interruption(uint32_t slot, uint64_t context, TargetAddr pc, 
 // A vfork child is born inside a handler: it will leave the interrupted block, but not go on in it.
 void Ledger::open_interruption(uint32_t slot, uint64_t context) {
   const Interruption* record = interruptions_.find(slot, context);
-  if (record == nullptr || record->position.kind != Position::Kind::kInBlock) return;
+  if (record == nullptr || record->inherited || record->position.kind != Position::Kind::kInBlock)
+    return;
   const Position& position = record->position;
   const BlockRef ref = position.ref;
   enter({ref.unit, ref.block, position.done}, AbnormalKind::kThreadStart,

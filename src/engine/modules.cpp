@@ -165,21 +165,53 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
       module->never_return.insert(symbol.range.begin.value());
     }
   }
-  const std::shared_ptr<elf::Image> shared = module->image;
-  const tracee::Process* process = &process_;
-  const uint64_t bias = module->bias;
-  module->view.code_at = [shared](LinkAddr a) { return shared->bytes_at(a); };
-  module->view.read_data = [process, bias](LinkAddr a, void* data, size_t size_bytes) {
-    return process->read_memory(TargetAddr(a.value() + bias), data, size_bytes);
-  };
-  module->view.pointer_bias = bias;
-  module->discoverer = std::make_unique<cfg::Discoverer>(module->view);
+  prepare_view(*module);
   if (mapping.writable) {
     module->writable.add(executable);
     read_from_memory(*module);
   }
   modules_.push_back(std::move(module));
   return Ok{};
+}
+
+// How discovery reads the module's code and data.
+void ModuleMap::prepare_view(Module& module) const {
+  const std::shared_ptr<elf::Image> shared = module.image;
+  const tracee::Process* process = &process_;
+  const uint64_t bias = module.bias;
+  module.view.code_at = [shared](LinkAddr a) { return shared->bytes_at(a); };
+  module.view.read_data = [process, bias](LinkAddr a, void* data, size_t size_bytes) {
+    return process->read_memory(TargetAddr(a.value() + bias), data, size_bytes);
+  };
+  module.view.pointer_bias = bias;
+  module.discoverer = std::make_unique<cfg::Discoverer>(module.view);
+}
+
+void ModuleMap::inherit(const ModuleMap& parent, Region& region) {
+  for (const auto& theirs : parent.modules_) {
+    if (theirs->gone) continue;
+    auto module = std::make_unique<Module>();
+    module->id = static_cast<uint32_t>(modules_.size());
+    module->path = theirs->path;
+    module->image = theirs->image;
+    module->bias = theirs->bias;
+    module->mapped = theirs->mapped;
+    module->executable = theirs->executable;
+    module->writable = theirs->writable;
+    module->shared = theirs->shared;
+    module->main_program = theirs->main_program;
+    module->generated = theirs->generated;
+    module->never_return = theirs->never_return;
+    if (theirs->area != nullptr) module->area = &region.areas()[theirs->area->index];
+    if (theirs->from_memory) {
+      read_from_memory(*module);
+    } else {
+      prepare_view(*module);
+    }
+    modules_.push_back(std::move(module));
+  }
+  collisions_forbidden_ = parent.collisions_forbidden_;
+  stack_executable_ = parent.stack_executable_;
 }
 
 void ModuleMap::forget(TargetRange range) {

@@ -53,6 +53,8 @@ class ModuleMap {
   // empty) has just been mapped executable for the program, though the kernel was not told so.
   // Errors: a file that is mapped executable but cannot be read as ELF.
   Status refresh(TargetRange executable_now);
+  // A fork child has its parent's modules, and the code cache's areas where its parent has them.
+  void inherit(const ModuleMap& parent, Region& region);
   // The kernel's view at the start: what is executable now.
   Result<std::vector<tracee::Mapping>> executable_mappings() const;
   // Forgets what lies in a range that was unmapped or overwritten.
@@ -95,6 +97,7 @@ class ModuleMap {
   Module& generated_at(TargetRange range);
   bool grow_stack(TargetAddr address);
   std::span<const uint8_t> snapshot(TargetAddr address, TargetAddr end);
+  void prepare_view(Module& module) const;
 
   tracee::Process& process_;
   std::vector<std::unique_ptr<Module>> modules_;

@@ -22,6 +22,7 @@ constexpr uint64_t kLowestAddress = 0x10000;
 constexpr uint64_t kHighestAddress = 0x7ffffffff000;
 // Far from where the kernel puts anything of its own accord.
 constexpr uint64_t kThreadsBase = 0x100000000000;
+constexpr char kName[] = "tally";
 
 bool is_free(const std::vector<tracee::Mapping>& mappings, uint64_t begin, uint64_t end) {
   for (const tracee::Mapping& m : mappings) {
@@ -85,16 +86,8 @@ Status Region::map_from_attic(const RemoteCall& call, uint64_t address, uint64_t
   return Ok{};
 }
 
-Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
-  scratch_ = scratch;
-  static constexpr char kName[] = "tally";
-  char saved[sizeof kName];
-  if (!process.read_memory(scratch, saved, sizeof saved) ||
-      !process.write_memory(scratch, kName, sizeof kName)) {
-    return make_error("cannot write to the target's stack");
-  }
-  TRY_ASSIGN(const int64_t fd, call(SYS_memfd_create, {scratch.value(), MFD_CLOEXEC, 0, 0, 0, 0}));
-  process.write_memory(scratch, saved, sizeof saved);
+Status Region::create_memory(tracee::Process& process, const RemoteCall& call, TargetAddr name) {
+  TRY_ASSIGN(const int64_t fd, call(SYS_memfd_create, {name.value(), MFD_CLOEXEC, 0, 0, 0, 0}));
   if (fd < 0) {
     return make_error("memfd_create in the target: {}", strerror(static_cast<int>(-fd)));
   }
@@ -110,6 +103,20 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
                       strerror(errno));
   }
   file_ = static_cast<uint8_t*>(memory);
+  memcpy(tables() + tables::kName, kName, sizeof kName);
+  areas_.reserve(kAreasMax);
+  return Ok{};
+}
+
+Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
+  char saved[sizeof kName];
+  if (!process.read_memory(scratch, saved, sizeof saved) ||
+      !process.write_memory(scratch, kName, sizeof kName)) {
+    return make_error("cannot write to the target's stack");
+  }
+  const Status created = create_memory(process, call, scratch);
+  process.write_memory(scratch, saved, sizeof saved);
+  TRY(created);
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
   // Top down below 2 GB, so that a heap above a fixed-address program has room.
   for (uint64_t base = 0x78000000; base >= 0x10000000; base -= 0x4000000) {
@@ -127,8 +134,53 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
   attic_base_ = kThreadsBase + kThreadsMax * tcb::kBlockSizeBytes + kAreaSizeBytes;
   TRY(map_at(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC, kAreasFileOffset,
              "the attic"));
-  areas_.reserve(kAreasMax);
   return Ok{};
+}
+
+// Everything sits where it sits in the parent: the same addresses are in reach of the same modules,
+// and the mappings replace the parent's.
+Status Region::create_in_place(const Region& parent, tracee::Process& process,
+                               const RemoteCall& call) {
+  TRY(create_memory(process, call, TargetAddr(parent.tables_base_ + tables::kName)));
+  tables_base_ = parent.tables_base_;
+  threads_base_ = parent.threads_base_;
+  for (const Area& old : parent.areas_) place_area(old.base);
+  TRY(replace(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset));
+  TRY(replace(call, threads_base_, kThreadsMax * tcb::kBlockSizeBytes, PROT_READ | PROT_WRITE,
+              kThreadsFileOffset));
+  attic_base_ = parent.attic_base_;
+  TRY(replace(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC,
+              kAreasFileOffset));
+  for (const Area& area : areas_) {
+    TRY(replace(call, area.base.value(), kAreaSizeBytes, PROT_READ | PROT_EXEC,
+                kAreasFileOffset + area.index * kAreaSizeBytes));
+  }
+  return Ok{};
+}
+
+Status Region::replace(const RemoteCall& call, uint64_t address, uint64_t size_bytes,
+                       int protection, uint64_t file_offset) {
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {address, size_bytes, static_cast<uint64_t>(protection),
+                             MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                             static_cast<uint64_t>(target_fd_), file_offset}));
+  if (result != static_cast<int64_t>(address)) {
+    return make_error("cannot give a forked process memory of its own at {:#x}: {}", address,
+                      strerror(static_cast<int>(-result)));
+  }
+  return Ok{};
+}
+
+Area& Region::place_area(CacheAddr base) {
+  Area area;
+  area.index = static_cast<uint32_t>(areas_.size());
+  area.base = base;
+  area.memory = file_ + kAreasFileOffset + area.index * kAreaSizeBytes;
+  isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
+  area.gateway = emit_gateway(as, tables_base_);
+  area.used_bytes = (as.offset() + 63u) & ~63u;
+  areas_.push_back(area);
+  return areas_.back();
 }
 
 Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
@@ -159,10 +211,7 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
     consider(end + gap);
   }
   if (base == 0) return make_error("no room for a code cache near {:#x}", begin);
-  Area area;
-  area.index = static_cast<uint32_t>(areas_.size());
-  area.base = CacheAddr(base);
-  const uint64_t offset = kAreasFileOffset + area.index * kAreaSizeBytes;
+  const uint64_t offset = kAreasFileOffset + areas_.size() * kAreaSizeBytes;
   if (target_fd_ >= 0) {
     TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
   } else {
@@ -170,12 +219,7 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
     TRY(map_from_attic(call, base, offset));
     planned_base_ = 0;
   }
-  area.memory = file_ + offset;
-  isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
-  area.gateway = emit_gateway(as, tables_base_);
-  area.used_bytes = (as.offset() + 63u) & ~63u;
-  areas_.push_back(area);
-  return &areas_.back();
+  return &place_area(CacheAddr(base));
 }
 
 Status Region::close_target_descriptor(const RemoteCall& call) {

@@ -40,6 +40,9 @@ class Region {
 
   // Makes and maps the region while the target is stopped at its exec.
   Status create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch);
+  // The same for a fork child, which has its parent's region mapped: puts one of its own in its
+  // place, at the same addresses and with nothing in it but the gateways.
+  Status create_in_place(const Region& parent, tracee::Process& process, const RemoteCall& call);
   // Maps one more area within reach of `range` (all of a module); uses an existing one if it
   // reaches.  nullptr in no case.
   Result<Area*> area_for(TargetRange range, tracee::Process& process, const RemoteCall& call);
@@ -69,6 +72,11 @@ class Region {
  private:
   Status map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
                 uint64_t file_offset, const char* what);
+  // Makes the memfd and maps it here; `name` is where the target can read its name.
+  Status create_memory(tracee::Process& process, const RemoteCall& call, TargetAddr name);
+  Status replace(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
+                 uint64_t file_offset);
+  Area& place_area(CacheAddr base);
 
   uint8_t* file_ = nullptr;
   int monitor_fd_ = -1;
@@ -79,7 +87,6 @@ class Region {
   uint64_t threads_base_ = 0;
   uint64_t attic_base_ = 0;
   uint64_t planned_base_ = 0;  // of an area whose mapping is under way
-  TargetAddr scratch_;
   std::vector<Area> areas_;
 };
 

@@ -113,7 +113,7 @@ Status go_to_trap(pid_t tid, decltype(PTRACE_CONT) request) {
     const bool group_stop = status >> 16 == PTRACE_EVENT_STOP;
     if (!group_stop || WSTOPSIG(status) != SIGTRAP) postponed.push_back(WSTOPSIG(status));
   }
-  for (const int signal : postponed) syscall(SYS_tkill, tid, signal);
+  for (const int signal : postponed) kill(tid, signal);
   return Ok{};
 }
 

@@ -64,6 +64,7 @@ enum class Action : uint32_t {
 namespace tables {
 inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a futex wake
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
+inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
 inline constexpr uint32_t kReturns = 0x20000;      // 65536 pointers, by the address' low 16 bits
 inline constexpr uint32_t kHashTables = 0x100000;  // 256 pointers each, allocated upwards
