@@ -2,6 +2,7 @@
 #include "cli/annotate.h"
 
 #include "cli/format_option.h"
+#include "cli/run_option.h"
 #include "profile/file.h"
 #include "report/annotate.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 struct Options {
   std::string file;
+  std::optional<uint32_t> run;
   std::string function;
   std::string module;
   std::string syntax = "intel";
@@ -17,7 +19,7 @@ struct Options {
 };
 
 Status run(const Options& options) {
-  TRY_ASSIGN(const profile::Profile profile, profile::load(options.file));
+  TRY_ASSIGN(const profile::Profile profile, profile::load(options.file, options.run));
   report::Symbols symbols(profile);
   TRY_ASSIGN(const report::Place place,
              report::locate(profile, symbols, options.function, options.module));
@@ -41,6 +43,7 @@ void register_annotate(CLI::App& app, std::shared_ptr<CommandOutcome> outcome) {
   sub->add_option("--syntax", options->syntax, "Assembler syntax")
       ->check(CLI::IsMember({"intel", "att"}))
       ->capture_default_str();
+  add_run_option(sub, options->run);
   add_format_option(sub, options->format, {"text", "json", "csv"});
   sub->footer(
       "The module's file must be the one that ran (same build-id).\n\n"

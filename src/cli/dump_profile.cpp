@@ -2,6 +2,7 @@
 #include "cli/dump_profile.h"
 
 #include "cli/format_option.h"
+#include "cli/run_option.h"
 #include "profile/file.h"
 #include "report/dump_profile.h"
 #include "report/dumps.h"
@@ -11,6 +12,7 @@ namespace {
 
 struct Options {
   std::string file;
+  std::optional<uint32_t> run;
   report::Format format = report::Format::kText;
 };
 
@@ -43,7 +45,7 @@ Status whole_profile(const profile::Profile& profile, report::Format format,
 }
 
 Status run(const Options& options, Render render) {
-  TRY_ASSIGN(const profile::Profile profile, profile::load(options.file));
+  TRY_ASSIGN(const profile::Profile profile, profile::load(options.file, options.run));
   return write_to_stdout(
       [&](report::Output& output) { return render(profile, options.format, output); });
 }
@@ -62,6 +64,7 @@ void add_child(CLI::App* dump, const Child& child, std::shared_ptr<CommandOutcom
   options->format = child.format;
   CLI::App* sub = dump->add_subcommand(child.name, child.summary);
   sub->add_option("FILE", options->file, "The profile, for example gzip.tally")->required();
+  add_run_option(sub, options->run);
   add_format_option(sub, options->format, child.formats);
   sub->footer(child.footer);
   const Render render = child.render;

@@ -2,6 +2,7 @@
 #include "cli/explain.h"
 
 #include "cli/format_option.h"
+#include "cli/run_option.h"
 #include "profile/file.h"
 #include "report/explain.h"
 
@@ -10,13 +11,14 @@ namespace {
 
 struct Options {
   std::string file;
+  std::optional<uint32_t> run;
   std::string address;
   std::string module;
   report::Format format = report::Format::kText;
 };
 
 Status run(const Options& options) {
-  TRY_ASSIGN(const profile::Profile profile, profile::load(options.file));
+  TRY_ASSIGN(const profile::Profile profile, profile::load(options.file, options.run));
   report::Symbols symbols(profile);
   TRY_ASSIGN(const report::Place place,
              report::locate(profile, symbols, options.address, options.module));
@@ -36,6 +38,7 @@ void register_explain(CLI::App& app, std::shared_ptr<CommandOutcome> outcome) {
                   "An address (0x4a10), gzip+0x4a10, a symbol, or symbol+0x1c")
       ->required();
   sub->add_option("--module", options->module, "Only this module: its path or file name");
+  add_run_option(sub, options->run);
   add_format_option(sub, options->format, {"text", "json"});
   sub->footer(
       "Examples:\n"

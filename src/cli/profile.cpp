@@ -18,6 +18,7 @@ namespace {
 struct Options {
   std::string output;
   std::string placement = "edges";
+  std::string children = "follow";
   bool verbose = false;
 };
 
@@ -70,18 +71,31 @@ Status choose_placement(const std::string& text, engine::RunOptions& run) {
 }
 
 // What is not exact is said at once, not only in the report.
-void name_issues(const profile::Profile& profile) {
-  constexpr size_t kShown = 5;
-  for (size_t i = 0; i < profile.issues.size() && i < kShown; ++i) {
-    const profile::Issue& issue = profile.issues[i];
-    std::fprintf(stderr, "tally: not exact: %s: %s (%llu)\n", issue.scope.c_str(),
-                 issue.message.c_str(), static_cast<unsigned long long>(issue.amount));
+class IssueNames {
+ public:
+  void add(const profile::Profile& profile) {
+    const auto& command = profile.run.command_line;
+    const std::string name = command.empty() ? profile.run.program : command[0];
+    const std::string run =
+        profile.run.number == 1 ? "" : fmt::format("run {} ({}): ", profile.run.number, name);
+    for (const profile::Issue& issue : profile.issues) {
+      if (++total_ > kShown) continue;
+      text_ += fmt::format("tally: not exact: {}{}: {} ({})\n", run, issue.scope, issue.message,
+                           issue.amount);
+    }
   }
-  if (profile.issues.size() > kShown) {
+  void print() const {
+    std::fputs(text_.c_str(), stderr);
+    if (total_ <= kShown) return;
     std::fprintf(stderr, "tally: not exact: and %zu more; `tally report` lists them\n",
-                 profile.issues.size() - kShown);
+                 total_ - kShown);
   }
-}
+
+ private:
+  static constexpr size_t kShown = 5;
+  std::string text_;
+  size_t total_ = 0;
+};
 
 Status run(const Options& options, const std::vector<std::string>& command,
            CommandOutcome& outcome) {
@@ -93,12 +107,18 @@ Status run(const Options& options, const std::vector<std::string>& command,
   TRY(choose_placement(options.placement, run_options));
   const std::string output = options.output.empty() ? default_output(command[0]) : options.output;
   // Better to learn now than after an hour that the profile cannot be kept.
-  TRY(profile::check_writable(output));
+  TRY_ASSIGN(profile::Writer writer, profile::Writer::create(output));
+  IssueNames names;
+  run_options.follow_children = options.children == "follow";
+  run_options.keep = [&](profile::Profile profile) {
+    profile.run.tally_version = TALLY_VERSION;
+    profile.run.placement = options.placement.substr(0, options.placement.find('='));
+    names.add(profile);
+    return writer.add(std::move(profile));
+  };
   TRY_ASSIGN(engine::RunResult result, engine::run(run_options));
-  result.profile.run.tally_version = TALLY_VERSION;
-  result.profile.run.placement = options.placement.substr(0, options.placement.find('='));
-  name_issues(result.profile);
-  TRY(profile::save(result.profile, output));
+  names.print();
+  TRY(writer.commit());
   if (options.verbose) std::fprintf(stderr, "tally: profile written to %s\n", output.c_str());
   outcome.exit_code = result.exit_status;
   outcome.signal = result.exited ? 0 : result.signal;
@@ -116,6 +136,11 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_option("--placement", options->placement,
                   "Where counters go: edges (outside a maximum spanning tree), blocks (in every "
                   "block), feedback=FILE (weights from an earlier profile)")
+      ->capture_default_str();
+  sub->add_option(
+         "--children", options->children,
+         "Processes that the program makes: follow (count them), ignore (they run natively)")
+      ->check(CLI::IsMember({"follow", "ignore"}))
       ->capture_default_str();
   sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");
   sub->footer(
@@ -158,7 +183,8 @@ SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
     if (a.empty() || a[0] != '-') break;
     split.ours.push_back(a);
     ++i;
-    const bool takes_value = a == "-o" || a == "--output" || a == "--placement";
+    const bool takes_value =
+        a == "-o" || a == "--output" || a == "--placement" || a == "--children";
     if (takes_value && i < arguments.size()) split.ours.push_back(arguments[i++]);
   }
   split.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());

@@ -8,6 +8,9 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+
+#include "engine/describe.h"
 #include "engine/finish.h"
 #include "engine/perf_map.h"
 
@@ -19,7 +22,7 @@ using profile::AbnormalKind;
 Status ImageRun::check_target() {
   auto image = elf::Image::open(process_->executable_path());
   if (!image) {
-    return make_error(ErrorKind::kNotExecutable, "{}: {}", options_.command[0],
+    return make_error(ErrorKind::kNotExecutable, "{}: {}", process_->executable_path(),
                       image.error().message);
   }
   return Ok{};
@@ -40,7 +43,7 @@ Status ImageRun::find_syscall_insn(const std::vector<tracee::Mapping>& mappings)
       }
     }
   }
-  return make_error("no system call instruction to borrow in {}", options_.command[0]);
+  return make_error("no system call instruction to borrow in {}", process_->executable_path());
 }
 
 // From here on the program's own text cannot be executed: the safety net.
@@ -87,7 +90,9 @@ void ImageRun::enable_feedback() {
 
 Status ImageRun::set_up() {
   TRY(check_target());
+  describe_process(*process_, facts_);
   const pid_t pid = process_->pid();
+  cpu_before_seconds_ = process_->cpu_seconds();
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
   TRY(find_syscall_insn(mappings));
   const user_regs_struct start = process_->registers(pid);
@@ -113,9 +118,7 @@ Status ImageRun::set_up() {
   syscall_insn_ = TargetAddr(region_.areas().front().gateway.syscall_insn.value());
   TRY(hide_text());
   TRY(region_.close_target_descriptor(call));
-  cache_.set_remote_call([this](long number, const std::array<uint64_t, 6>& arguments) {
-    return service_.call_in_target(number, arguments);
-  });
+  areas_by_mailbox();
 
   const std::optional<uint32_t> slot = service_.open_slot();
   CHECK(slot.has_value()) << "the first thread has no slot";
@@ -133,8 +136,14 @@ Status ImageRun::set_up() {
   return Ok{};
 }
 
-// ---- threads
-// ---------------------------------------------------------------------------------------
+// From now on areas are mapped while the program runs, by a thread that waits for an answer.
+void ImageRun::areas_by_mailbox() {
+  cache_.set_remote_call([this](long number, const std::array<uint64_t, 6>& arguments) {
+    return service_.call_in_target(number, arguments);
+  });
+}
+
+// ---- threads -----------------------------------------------------------------------------------
 
 void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   const std::optional<uint32_t> slot = service_.open_slot();
@@ -158,7 +167,7 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
 
 // A child with memory of its own goes on natively: original address, original protections, nothing
 // of ours left mapped.
-void ImageRun::release_child(pid_t tid) {
+void ImageRun::release_child(pid_t tid, const std::string& why) {
   user_regs_struct regs = process_->registers(tid);
   const Position position = ledger_.locate(regs, 0);
   CHECK(position.kind == Position::Kind::kInBlock) << "a child was born at " << regs.rip;
@@ -190,8 +199,8 @@ void ImageRun::release_child(pid_t tid) {
     // The first area goes last: it holds the instruction that unmaps.
     call(SYS_munmap, {region_.areas()[i].base.value(), kAreaSizeBytes});
   }
-  ledger_.issue("children", "child processes ran natively and were not counted");
-  process_->detach(tid);
+  ledger_.issue("children", why);
+  tracee::detach(tid);
 }
 
 void ImageRun::thread_exiting(pid_t tid) {
@@ -207,9 +216,7 @@ void ImageRun::thread_exiting(pid_t tid) {
     ledger_.close_thread(regs, slot, kind,
                          it->second.fatal_signal ? "died of a signal" : "still active at the end");
   } else {
-    ledger_.issue(fmt::format("thread {}", tid),
-                  "vanished before its stack could be read; the counts of its active procedures "
-                  "may be off by one");
+    name_vanished(tid);
   }
   service_.close_slot(slot);
   it->second.slot.reset();
@@ -221,7 +228,39 @@ void ImageRun::thread_gone(const tracee::Event& event) {
   signals_.forget(event.tid);
   if (event.tid != process_->pid()) return;
   process_->let_go();
-  end_ = event;
+  facts_.exited = event.exited;
+  facts_.exit_status = event.exit_status;
+  facts_.signal = event.signal;
+  facts_.ended = event.exited ? "exit" : "signal";
+  end(event.usage.user_seconds + event.usage.system_seconds);
+}
+
+void ImageRun::end(double cpu_seconds) {
+  over_ = true;
+  facts_.wall_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  facts_.target_cpu_seconds = std::max(0.0, cpu_seconds - cpu_before_seconds_);
+}
+
+void ImageRun::replaced() {
+  for (auto it = threads_.begin(); it != threads_.end();) {
+    if (it->second.own_process) {
+      ++it;
+      continue;
+    }
+    if (it->second.slot) name_vanished(it->first);
+    it = threads_.erase(it);
+  }
+  process_->let_go();
+  facts_.exited = true;
+  facts_.ended = "exec";
+  end(process_->cpu_seconds());
+}
+
+void ImageRun::name_vanished(pid_t tid) {
+  ledger_.issue(fmt::format("thread {}", tid),
+                "vanished before its stack could be read; the counts of its active procedures may "
+                "be off by one");
 }
 
 // What was open on its stack was closed on the ledger in front of the execve.
@@ -249,6 +288,7 @@ void ImageRun::dump_state(std::ostream& out) const {
 }
 
 void ImageRun::collect(profile::Profile& result) {
+  ledger_.settle_inherited();
   std::vector<uint64_t> counters(cache_.counters_used(), 0);
   for (uint32_t slot = 0; slot < service_.slots_ever_used(); ++slot) {
     const uint8_t* memory = region_.thread_memory(slot) + tcb::kCounters;
@@ -268,17 +308,14 @@ void ImageRun::collect(profile::Profile& result) {
   }
   const PerfMap names = PerfMap::read(process_->pid());
   build_profile(cache_, modules_, ledger_, counters, names, result);
+  result.run = std::move(facts_);
   profile::Run& run = result.run;
-  run.exited = end_.exited;
-  run.exit_status = end_.exit_status;
-  run.signal = end_.signal;
   run.threads = threads_total_;
   run.counters = counters.size();
   for (uint64_t value : counters) run.counter_increments += value;
   run.code_cache_bytes = cache_.stats().code_bytes;
   run.instructions_translated = cache_.stats().instructions;
   run.misses = service_.requests();
-  run.target_cpu_seconds = end_.usage.user_seconds + end_.usage.system_seconds;
   run.more.emplace_back("procedures_translated", std::to_string(cache_.stats().units));
   run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
 }

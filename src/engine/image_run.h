@@ -16,6 +16,7 @@
 // image runs.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,14 +46,14 @@ class ImageRun {
   Status set_up();
 
   // Takes over a process in mid-run: a fork child at its first stop, made by thread `maker` of
-  // `parent`.  Does not resume it.  The child's region is still the parent's when it fails with
-  // `untouched`.
-  Status adopt(ImageRun& parent, pid_t maker, bool& untouched);
+  // `parent`.  Does not resume it.  When it fails and the process `is_untouched`, it can be let go.
+  Status adopt(ImageRun& parent, pid_t maker);
+  bool is_untouched() const { return !region_.exists(); }
 
   // A thread (or a vfork child: `own_process`) stands at its first stop.
   void start_thread(pid_t tid, pid_t parent, bool own_process);
   // A fork child stands at its first stop: it goes on natively, with nothing of ours left mapped.
-  void release_child(pid_t tid);
+  void release_child(pid_t tid, const std::string& why);
   // The thread is about to be gone; resumes it.
   void thread_exiting(pid_t tid);
   void thread_gone(const tracee::Event& event);
@@ -61,17 +62,22 @@ class ImageRun {
   // A signal is about to be delivered; resumes the thread, or returns what else happened to it.
   std::optional<tracee::Event> signal_stop(tracee::Event event);
 
-  bool knows(pid_t tid) const { return threads_.contains(tid); }
+  // A process of its own that shares this image's memory until it execs.
+  bool is_vfork_child(pid_t tid) const {
+    auto it = threads_.find(tid);
+    return it != threads_.end() && it->second.own_process;
+  }
   void issue(const std::string& scope, const std::string& message) {
     ledger_.issue(scope, message);
   }
 
-  // The process has become another program, which is no business of this image run.
-  void replaced(const tracee::Usage& usage);
+  // The process has become another program: its threads are gone.
+  void replaced();
+  // The process is gone or replaced, and no vfork child is left that shares its memory.
+  bool is_over() const { return over_ && threads_.empty(); }
   // Facts of the run that are known when it begins.
   profile::Run& facts() { return facts_; }
-  // Every thread that belongs to this image.
-  std::vector<pid_t> threads() const;
+  const profile::Run& facts() const { return facts_; }
 
   // The process of this image has ended or become another: the counts, once the service thread
   // knows this image no more.
@@ -95,7 +101,11 @@ class ImageRun {
     };
   }
   Status check_target();
-  Status begin_at(TargetAddr pc, const user_regs_struct& regs, ImageRun* parent);
+  Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent,
+                  uint32_t parent_slot);
+  void areas_by_mailbox();
+  void end(double cpu_seconds);
+  void name_vanished(pid_t tid);
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
   Status hide_text();
   void enable_feedback();
@@ -115,8 +125,9 @@ class ImageRun {
   uint32_t threads_total_ = 1;
   bool net_named_ = false;
   profile::Run facts_;
-  double cpu_before_seconds_ = 0;  // of the process, when this image began
-  tracee::Event end_;              // how the process ended
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  double cpu_before_seconds_ = 0;  // what the process had used when this image began
+  bool over_ = false;
 };
 
 }  // namespace tally::engine

@@ -54,6 +54,7 @@ class Region {
   // Gives back the monitor's view once the target is gone and the counters are read.
   void unmap();
 
+  bool exists() const { return monitor_fd_ >= 0; }
   uint32_t tables_base() const { return tables_base_; }
   uint8_t* tables() const { return file_ + translate::kTablesFileOffset; }
   CacheAddr thread_block(uint32_t slot) const {

@@ -1,10 +1,12 @@
 // What a profiling run is asked to do.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "engine/plan.h"
 #include "profile/model.h"
 
@@ -14,6 +16,10 @@ struct RunOptions {
   std::vector<std::string> command;
   PlacementKind placement = PlacementKind::kEdges;
   std::optional<profile::Profile> feedback;  // for kFeedback
+  bool follow_children = true;               // else processes that are forked run natively
+  // Takes the profile of each image run, one after the other, as they end.  Called from a thread of
+  // the engine.
+  std::function<Status(profile::Profile)> keep;
 };
 
 }  // namespace tally::engine

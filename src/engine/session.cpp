@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 #include <linux/sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <map>
+#include <optional>
 
+#include "engine/finisher.h"
 #include "engine/image_run.h"
 #include "engine/service_thread.h"
 #include "tracee/process.h"
@@ -19,102 +17,130 @@
 namespace tally::engine {
 
 using tracee::Event;
+using Kind = tracee::EventKind;
 
 namespace {
-
-double cpu_seconds(int who) {
-  struct rusage usage {};
-  getrusage(who, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
 
 // The conductor: receives the events of all threads and hands each to the image run it belongs to.
 class Session {
  public:
-  Session(std::unique_ptr<tracee::Process> process, const RunOptions& options)
-      : image_(std::make_unique<ImageRun>(std::move(process), options)), main_pid_(image_->pid()) {}
-  ~Session() { set_check_dump_hook(nullptr); }
+  Session(pid_t main_pid, const RunOptions& options)
+      : options_(options), main_pid_(main_pid), finisher_(options.keep) {
+    set_check_dump_hook([this](std::ostream& out) {
+      for (const auto& [image, owned] : images_) image->dump_state(out);
+    });
+  }
+  ~Session();
 
-  Status set_up();
-  Status loop();
-  void collect(RunResult& result);
+  Status run(std::unique_ptr<tracee::Process> process);
+  const RunResult& result() const { return end_; }
 
  private:
+  ImageRun& begin_image(std::unique_ptr<ImageRun> image, const char* begun, const ImageRun* parent);
   void handle(const Event& event);
-  void thread_born(const Event& event);
+  void thread_born(const Event& event, ImageRun& maker);
+  Event first_stop_of(pid_t tid);
+  void fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker);
   void process_execed(const Event& event);
-  uint64_t clone_flags(const Event& event) const;
+  std::optional<std::string> why_not_followed(pid_t pid) const;
+  Status follow_exec(pid_t pid, const ImageRun& old);
+  void thread_gone(const Event& event);
+  void finish_if_over(ImageRun& image);
+  void fail(Error error);
 
-  std::unique_ptr<ImageRun> image_;
+  const RunOptions& options_;
   const pid_t main_pid_;
+  std::map<ImageRun*, std::unique_ptr<ImageRun>> images_;  // that are not over
+  std::map<pid_t, ImageRun*> owner_;                       // of each thread
   std::map<pid_t, Event> early_;  // first stops of threads whose birth is not yet announced
-  bool over_ = false;
+  uint32_t runs_begun_ = 0;
+  bool main_ended_ = false;
   RunResult end_;
+  std::optional<Error> error_;
+  Finisher finisher_;
   ServiceThread service_thread_;
 };
 
-Status Session::set_up() {
-  TRY(image_->set_up());
-  set_check_dump_hook([this](std::ostream& out) { image_->dump_state(out); });
-  return Ok{};
+Session::~Session() {
+  set_check_dump_hook(nullptr);
+  service_thread_.stop();
 }
 
-Status Session::loop() {
+ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begun,
+                               const ImageRun* parent) {
+  ImageRun& run = *image;
+  run.facts().number = ++runs_begun_;
+  run.facts().begun = begun;
+  run.facts().parent = parent == nullptr ? 0 : parent->facts().number;
+  owner_[run.pid()] = &run;
+  service_thread_.add(run.service());
+  images_.emplace(&run, std::move(image));
+  return run;
+}
+
+Status Session::run(std::unique_ptr<tracee::Process> process) {
+  auto image = std::make_unique<ImageRun>(std::move(process), options_);
+  TRY(image->set_up());
   {
     std::lock_guard lock(service_thread_.mutex());
-    service_thread_.add(image_->service());
+    begin_image(std::move(image), "start", nullptr).process().resume(main_pid_);
   }
-  image_->process().resume(main_pid_);
-  while (!over_) {
+  while (!main_ended_ || !owner_.empty()) {
     auto event = tracee::wait_for_event();
     if (!event) return event.error();
     std::lock_guard lock(service_thread_.mutex());
     handle(*event);
   }
   service_thread_.stop();
-  if (auto error = image_->service().error()) return *error;
-  return Ok{};
+  if (error_) return *error_;
+  return finisher_.finish();
 }
 
 void Session::handle(const Event& event) {
-  tracee::Process& process = image_->process();
-  switch (event.kind) {
-    case tracee::EventKind::kThreadBorn:
-    case tracee::EventKind::kForked:
-      return thread_born(event);
-    case tracee::EventKind::kThreadReady:
-      if (image_->knows(event.tid)) return process.resume(event.tid);  // continued after a stop
+  if (event.kind == Kind::kExec) return process_execed(event);
+  if (event.kind == Kind::kGone) return thread_gone(event);
+  auto it = owner_.find(event.tid);
+  if (it == owner_.end()) {
+    if (event.kind == Kind::kThreadReady || event.kind == Kind::kGroupStop) {
       early_[event.tid] = event;
-      return;
-    case tracee::EventKind::kExec:
-      return process_execed(event);
-    case tracee::EventKind::kExiting:
-      return image_->thread_exiting(event.tid);
-    case tracee::EventKind::kGone:
-      image_->thread_gone(event);
-      if (event.tid != main_pid_) return;
-      end_.exited = event.exited;
-      end_.exit_status = event.exit_status;
-      end_.signal = event.signal;
-      over_ = true;
-      return;
-    case tracee::EventKind::kSignal:
-      if (auto other = image_->signal_stop(event)) handle(*other);
-      return;
-    case tracee::EventKind::kGroupStop:
-      return process.listen(event.tid);
-    case tracee::EventKind::kOther:
-      return process.resume(event.tid);
+    } else {
+      tracee::resume(event.tid);
+    }
+    return;
   }
+  ImageRun& image = *it->second;
+  switch (event.kind) {
+    case Kind::kThreadBorn:
+    case Kind::kForked:
+      return thread_born(event, image);
+    case Kind::kExiting:
+      return image.thread_exiting(event.tid);
+    case Kind::kSignal:
+      if (auto other = image.signal_stop(event)) handle(*other);
+      return;
+    case Kind::kGroupStop:
+      return tracee::listen(event.tid);
+    case Kind::kThreadReady:  // continued after a stop
+    case Kind::kOther:
+    case Kind::kExec:
+    case Kind::kGone:
+      return tracee::resume(event.tid);
+  }
+}
+
+// The first error counts; everything that runs is killed, and its end is waited for.
+void Session::fail(Error error) {
+  if (error_) return;
+  error_ = std::move(error);
+  for (const auto& [tid, image] : owner_) kill(tid, SIGKILL);
+  kill(main_pid_, SIGKILL);
 }
 
 // ---- threads and children ----------------------------------------------------------------------
 
-uint64_t Session::clone_flags(const Event& event) const {
-  const tracee::Process& process = image_->process();
+uint64_t clone_flags(const tracee::Process& process, pid_t tid) {
   user_regs_struct regs{};
-  if (!process.try_registers(event.tid, regs)) return 0;
+  if (!process.try_registers(tid, regs)) return 0;
   uint64_t flags = 0;
   switch (regs.orig_rax) {
     case SYS_clone:
@@ -129,57 +155,138 @@ uint64_t Session::clone_flags(const Event& event) const {
   }
 }
 
-// The child is waited for and taken care of before its maker goes on: until then they share the
-// region, and what is known of the maker's memory holds for the child's.
-void Session::thread_born(const Event& event) {
-  const uint64_t flags = clone_flags(event);
-  const pid_t tid = event.new_tid;
-  Event first;
+Event Session::first_stop_of(pid_t tid) {
   if (auto it = early_.find(tid); it != early_.end()) {
-    first = it->second;
+    const Event first = it->second;
     early_.erase(it);
-  } else if (auto waited = tracee::wait_for_event_of(tid)) {
-    first = *waited;
-  } else {
-    return image_->process().resume(event.tid);
+    return first;
   }
-  if (first.kind != tracee::EventKind::kThreadReady &&
-      first.kind != tracee::EventKind::kGroupStop) {
-    handle(first);  // killed before it began
-  } else if (!(flags & CLONE_VM)) {
-    image_->release_child(tid);
-  } else {
-    image_->start_thread(tid, event.tid, !(flags & CLONE_THREAD));
-    if (first.kind == tracee::EventKind::kGroupStop) {
-      image_->process().listen(tid);
-    } else {
-      image_->process().resume(tid);
-    }
-  }
-  image_->process().resume(event.tid);
+  auto waited = tracee::wait_for_event_of(tid);
+  CHECK(waited.ok()) << "a new thread is not there: " << waited.error().message;
+  return *waited;
 }
 
+// The child is waited for and taken care of before its maker goes on: until then they share the
+// region, and what is known of the maker's memory holds for the child's.
+void Session::thread_born(const Event& event, ImageRun& maker) {
+  const uint64_t flags = clone_flags(maker.process(), event.tid);
+  const pid_t tid = event.new_tid;
+  const Event first = first_stop_of(tid);
+  if (first.kind != Kind::kThreadReady && first.kind != Kind::kGroupStop) {
+    handle(first);  // killed before it began
+  } else {
+    if (flags & CLONE_VM) {
+      maker.start_thread(tid, event.tid, !(flags & CLONE_THREAD));
+      owner_[tid] = &maker;
+    } else {
+      fork_child(tid, event.tid, maker);
+    }
+    if (owner_.contains(tid)) {
+      if (first.kind == Kind::kGroupStop) {
+        tracee::listen(tid);
+      } else {
+        tracee::resume(tid);
+      }
+    }
+  }
+  tracee::resume(event.tid);
+}
+
+void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
+  if (!options_.follow_children) {
+    return maker.release_child(tid, "child processes ran natively and were not counted");
+  }
+  auto process = tracee::Process::adopt(tid);
+  if (!process) return fail(process.error());
+  auto image = std::make_unique<ImageRun>(std::move(*process), options_);
+  const Status adopted = image->adopt(maker, maker_tid);
+  if (adopted) {
+    begin_image(std::move(image), "fork", &maker);
+    return;
+  }
+  const bool untouched = image->is_untouched();
+  image->process().let_go();
+  if (!untouched) {
+    kill(tid, SIGKILL);
+    return fail(adopted.error());
+  }
+  maker.release_child(tid, fmt::format("a child could not be followed and ran natively: {}",
+                                       adopted.error().message));
+}
+
+// ---- exec --------------------------------------------------------------------------------------
+
 void Session::process_execed(const Event& event) {
-  char path[4096];
-  std::string program = fmt::format("/proc/{}/exe", event.tid);
-  const ssize_t length = readlink(program.c_str(), path, sizeof path);
-  if (length > 0) program.assign(path, static_cast<size_t>(length));
-  image_->thread_execed(event.former_tid);
-  const bool ours = event.tid == main_pid_;
-  image_->issue(
-      ours ? "the program" : "children",
-      ours ? fmt::format("replaced itself by {}, which ran natively and was not counted", program)
-           : std::string("child processes ran natively and were not counted"));
-  image_->process().detach(event.tid);
+  auto it = owner_.find(event.former_tid);
+  if (it == owner_.end()) return tracee::resume(event.tid);
+  ImageRun& old = *it->second;
+  owner_.erase(it);
+  old.thread_execed(event.former_tid);
+  if (old.pid() == event.tid) {
+    std::erase_if(owner_, [&](const auto& entry) {
+      return entry.second == &old && !old.is_vfork_child(entry.first);
+    });
+    old.replaced();
+  }
+  if (auto refusal = why_not_followed(event.tid)) {
+    old.issue(event.tid == main_pid_ ? "the program" : "children", *refusal);
+    tracee::detach(event.tid);
+  } else if (Status status = follow_exec(event.tid, old); !status) {
+    // One that was killed meanwhile has not run at all.
+    if (!tracee::is_dying(event.tid)) fail(status.error());
+  }
+  finish_if_over(old);
+}
+
+std::optional<std::string> Session::why_not_followed(pid_t pid) const {
+  if (!options_.follow_children && pid != main_pid_) {
+    return "child processes ran natively and were not counted";
+  }
+  const std::string program = tracee::executable_path(pid);
+  auto elf = elf::Image::open(program);
+  if (elf) return std::nullopt;
+  return fmt::format("became {}, which ran natively and was not counted: {}", program,
+                     elf.error().message);
+}
+
+Status Session::follow_exec(pid_t pid, const ImageRun& old) {
+  TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::adopt(pid));
+  auto image = std::make_unique<ImageRun>(std::move(process), options_);
+  Status status = tracee::Process::finish_exec(pid);
+  if (status) status = image->set_up();
+  if (!status) {
+    image->process().let_go();
+    return status;
+  }
+  begin_image(std::move(image), "exec", &old).process().resume(pid);
+  return Ok{};
 }
 
 // ---- the end -----------------------------------------------------------------------------------
 
-void Session::collect(RunResult& result) {
-  result.exited = end_.exited;
-  result.exit_status = end_.exit_status;
-  result.signal = end_.signal;
-  image_->collect(result.profile);
+void Session::thread_gone(const Event& event) {
+  if (event.tid == main_pid_) {
+    end_ = {event.exited, event.exit_status, event.signal};
+    main_ended_ = true;
+  }
+  early_.erase(event.tid);
+  auto it = owner_.find(event.tid);
+  if (it == owner_.end()) return;
+  ImageRun& image = *it->second;
+  owner_.erase(it);
+  image.thread_gone(event);
+  finish_if_over(image);
+}
+
+void Session::finish_if_over(ImageRun& image) {
+  if (auto error = image.service().error()) fail(*error);
+  if (!image.is_over()) return;
+  service_thread_.remove(image.service());
+  auto it = images_.find(&image);
+  CHECK(it != images_.end()) << "an image run ended twice";
+  std::unique_ptr<ImageRun> owned = std::move(it->second);
+  images_.erase(it);
+  if (!error_) finisher_.add(std::move(owned));
 }
 
 volatile pid_t forwarding_to = 0;
@@ -188,36 +295,9 @@ void forward_signal(int signal, siginfo_t* info, void*) {
   if (info->si_code != SI_KERNEL && forwarding_to > 0) kill(forwarding_to, signal);
 }
 
-void describe_environment(const RunOptions& options, profile::Run& run) {
-  run.command_line = options.command;
-  char folder[4096];
-  if (getcwd(folder, sizeof folder) != nullptr) run.working_directory = folder;
-  std::string environment;
-  for (char** e = environ; *e != nullptr; ++e) {
-    environment += *e;
-    environment += '\0';
-  }
-  // FNV-1a: tells equal environments from different ones, guards against nothing else.
-  uint64_t digest = 0xcbf29ce484222325ull;
-  for (const char c : environment) digest = (digest ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
-  run.environment_digest = fmt::format("{:016x}", digest);
-  utsname name{};
-  if (uname(&name) == 0) {
-    run.host = name.nodename;
-    run.kernel = name.release;
-  }
-}
-
 }  // namespace
 
 Result<RunResult> run(const RunOptions& options) {
-  RunResult result;
-  describe_environment(options, result.profile.run);
-  const auto begin = std::chrono::steady_clock::now();
-  result.profile.run.start_unix_ms =
-      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
-                                std::chrono::system_clock::now().time_since_epoch())
-                                .count());
   TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::spawn(options.command));
   // ^C reaches the whole foreground group: it is for the target, and we follow when it goes.  Sent
   // to us alone, it is handed on.
@@ -229,22 +309,12 @@ Result<RunResult> run(const RunOptions& options) {
   forward.sa_flags = SA_SIGINFO | SA_RESTART;
   sigaction(SIGINT, &forward, &interrupt);
   sigaction(SIGQUIT, &forward, &quit);
-  Status status = Ok{};
-  {
-    Session session(std::move(process), options);
-    status = session.set_up();
-    if (status) status = session.loop();
-    if (status) {
-      result.profile.run.wall_seconds =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      session.collect(result);
-    }
-  }
+  Session session(process->pid(), options);
+  const Status status = session.run(std::move(process));
   sigaction(SIGINT, &interrupt, nullptr);
   sigaction(SIGQUIT, &quit, nullptr);
   if (!status) return status.error();
-  result.profile.run.monitor_cpu_seconds = cpu_seconds(RUSAGE_SELF);
-  return result;
+  return session.result();
 }
 
 }  // namespace tally::engine

@@ -1,11 +1,19 @@
-// One run: a target, its translation, its ledger, and the profile that comes out.
+// A profiling session: a command, all processes it makes, and the profiles that come out.
 //
-//   spawn -> map the region -> make text non-executable -> translate the entry -> go
-//   main thread: ptrace events (threads, signals, exits)   service thread: misses
-//   end -> stop the service -> solve every unit -> profile
+//   main thread      ptrace events of all processes, each handed to the image run it belongs to
+//   service thread   misses (service_thread.h)
+//   finisher         image runs that are over become profiles, one by one (finisher.h)
 //
-// What is not supported ends the run early and by name (see docs/exactness.md); children are let go
-// natively and named in the profile.
+//   fork             an image run for the child, which goes on in mid-run
+//   vfork            the child is a thread of its parent's image run until it execs
+//   exec             the old image run is over, a new one begins
+//
+// The session ends when the last process that is followed has ended, also one that outlives the
+// command (a daemon): its counts would be wrong otherwise.  Its exit status is the command's.
+//
+// A program that cannot be followed (32-bit, damaged) goes on natively and is named in the profile
+// of the run that became it.  What is not supported at all ends the session early and by name (see
+// docs/exactness.md).
 #pragma once
 
 #include "base/result.h"
@@ -14,8 +22,7 @@
 
 namespace tally::engine {
 
-struct RunResult {
-  profile::Profile profile;
+struct RunResult {  // how the command ended
   bool exited = true;
   int exit_status = 0;
   int signal = 0;  // when not exited

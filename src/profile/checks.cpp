@@ -87,13 +87,13 @@ class Checker {
   void check_entries(const Procedure& procedure) {
     if (procedure.entries_source == CountSource::kUnknown) return;
     Sum entries;
-    if (const std::optional<uint32_t> block = index_.entry_block(procedure.id)) {
-      for (uint32_t index : index_.edges_to(*block)) {
+    for (const uint32_t block : index_.entry_blocks(procedure.id)) {
+      for (uint32_t index : index_.edges_to(block)) {
         const Edge& edge = profile_.edges[index];
         const bool outside = profile_.blocks[edge.from_block].procedure_id != procedure.id;
         if (outside || is_call(edge.kind)) entries.add(edge);
       }
-      for (uint32_t term : index_.abnormal_at(*block)) {
+      for (uint32_t term : index_.abnormal_at(block)) {
         entries.value += profile_.abnormal[term].entered;
       }
     }

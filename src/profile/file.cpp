@@ -13,9 +13,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "profile/database.h"
+#include "profile/digest.h"
+#include "profile/merge.h"
+#include "profile/run_facts.h"
 #include "profile/tables.h"
 #include "profile/validate.h"
 
@@ -130,13 +134,6 @@ class PartialFile {
   bool created_ = false;
 };
 
-Status write_database(const Profile& profile, const PartialFile& file) {
-  TRY_ASSIGN(Database database, Database::open_for_writing(file.name()));
-  TRY_ASSIGN(const BulkRoots roots, write_tables(database, profile));
-  TRY(database.close());
-  return append_bulk_tables(file.descriptor(), roots, profile);
-}
-
 constexpr std::string_view kMagic{"SQLite format 3\0", 16};
 constexpr size_t kHeaderBytes = 100;
 constexpr size_t kUserVersionOffset = 60;
@@ -162,8 +159,11 @@ Status check_header(const std::array<uint8_t, kHeaderBytes>& header) {
         "newer Tally",
         version, kFormatVersion);
   }
-  if (version != kFormatVersion) {
-    return make_error("profile format {} does not exist; the file is damaged", version);
+  if (version == 0) return make_error("profile format 0 does not exist; the file is damaged");
+  if (version < kFormatVersion) {
+    return make_error(
+        "profile format {} is older than this Tally, which reads format {}; take a new profile",
+        version, kFormatVersion);
   }
   return Ok{};
 }
@@ -187,34 +187,186 @@ Result<uint64_t> check_file(const std::string& path) {
   return static_cast<uint64_t>(info.st_size);
 }
 
-Result<Profile> load_file(const std::string& path) {
-  TRY_ASSIGN(const uint64_t size_bytes, check_file(path));
-  TRY_ASSIGN(Database database, Database::open_for_reading(path, size_bytes));
-  return read_tables(database);
+}  // namespace
+
+// ---- writing -----------------------------------------------------------------------------------
+
+struct Writer::State {
+  std::string path;
+  PartialFile file;
+  std::optional<BulkWriter> bulk;
+  std::vector<StoredRun> runs;
+  RowCounts rows;
+
+  State(const std::string& wanted, const std::string& target) : path(wanted), file(target) {}
+};
+
+Writer::Writer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Writer::Writer(Writer&&) noexcept = default;
+Writer& Writer::operator=(Writer&&) noexcept = default;
+Writer::~Writer() = default;
+
+namespace {
+
+Result<BulkRoots> create_database(const PartialFile& file) {
+  TRY_ASSIGN(Database database, Database::open_for_writing(file.name()));
+  TRY_ASSIGN(const BulkRoots roots, create_tables(database));
+  TRY(database.close());
+  return roots;
+}
+
+Status fill_database(const PartialFile& file, const std::vector<StoredRun>& runs) {
+  TRY_ASSIGN(Database database, Database::open_for_writing(file.name()));
+  TRY(write_small_tables(database, runs));
+  return database.close();
+}
+
+StoredRun stored(Profile profile) {
+  StoredRun run;
+  run.digest = content_digest(profile);
+  for (const Block& block : profile.blocks) {
+    for (const PartialRun& partial : block.partial) run.partial_runs.push_back({block.id, partial});
+  }
+  size_t facts = profile.run.command_line.size() + profile.run.more.size();
+  visit_run_facts(profile.run, [&](const char*, const auto&) { ++facts; });
+  run.rows = {facts,
+              profile.modules.size(),
+              profile.procedures.size(),
+              profile.blocks.size(),
+              run.partial_runs.size(),
+              profile.edges.size(),
+              profile.abnormal.size(),
+              profile.issues.size()};
+  std::vector<Block>().swap(profile.blocks);
+  std::vector<Edge>().swap(profile.edges);
+  run.rest = std::move(profile);
+  return run;
 }
 
 }  // namespace
 
-Status save(const Profile& profile, const std::string& path) {
-  if (Status valid = validate(profile); !valid) {
-    return cannot_write(path, fmt::format("it would be malformed ({}); this is a bug of Tally",
-                                          valid.error().message));
-  }
+Result<Writer> Writer::create(const std::string& path) {
   TRY_ASSIGN(const std::string target, final_path(path));
   const FileSizeSignalBlock no_size_signal;
-  PartialFile partial(target);
-  if (const int error = partial.create()) return cannot_write(path, std::strerror(error));
-  if (Status written = write_database(profile, partial); !written) {
-    return cannot_write(path, written.error().message);
+  auto state = std::make_unique<State>(path, target);
+  if (const int error = state->file.create()) return cannot_write(path, std::strerror(error));
+  auto roots = create_database(state->file);
+  if (!roots) return cannot_write(path, roots.error().message);
+  state->bulk.emplace(state->file.descriptor(), *roots);
+  if (Status opened = state->bulk->open(); !opened) {
+    return cannot_write(path, opened.error().message);
   }
-  if (const int error = partial.move_to_target()) return cannot_write(path, std::strerror(error));
+  return Writer(std::move(state));
+}
+
+Status Writer::add(Profile profile) {
+  if (Status valid = validate(profile); !valid) {
+    return cannot_write(
+        state_->path,
+        fmt::format("it would be malformed ({}); this is a bug of Tally", valid.error().message));
+  }
+  const FileSizeSignalBlock no_size_signal;
+  if (Status added = state_->bulk->add(profile, state_->rows); !added) {
+    return cannot_write(state_->path, added.error().message);
+  }
+  state_->runs.push_back(stored(std::move(profile)));
+  state_->rows += state_->runs.back().rows;
   return Ok{};
 }
 
-Result<Profile> load(const std::string& path) {
-  Result<Profile> profile = load_file(path);
-  if (!profile) return make_error("cannot read '{}': {}", path, profile.error().message);
+Status Writer::commit() {
+  const FileSizeSignalBlock no_size_signal;
+  Status written = state_->bulk->finish();
+  if (written) written = fill_database(state_->file, state_->runs);
+  if (!written) return cannot_write(state_->path, written.error().message);
+  if (const int error = state_->file.move_to_target()) {
+    return cannot_write(state_->path, std::strerror(error));
+  }
+  return Ok{};
+}
+
+Status save(const Profile& profile, const std::string& path) {
+  TRY_ASSIGN(Writer writer, Writer::create(path));
+  TRY(writer.add(profile));
+  return writer.commit();
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+struct Reader::State {
+  std::string path;
+  Database database;
+  StoredRuns index;
+  std::vector<Run> runs;
+  std::vector<size_t> places;  // in the file, of each of `runs`
+
+  State(const std::string& name, Database opened) : path(name), database(std::move(opened)) {}
+
+  Status read_runs() {
+    TRY_ASSIGN(index, read_index(database));
+    std::map<uint32_t, std::pair<Run, size_t>> by_number;
+    for (size_t i = 0; i < index.rows.size(); ++i) {
+      TRY_ASSIGN(Run run, read_facts(database, index, i));
+      const uint32_t number = run.number;
+      if (!by_number.emplace(number, std::pair(std::move(run), i)).second) {
+        return make_error("damaged profile: two runs have the number {}", number);
+      }
+    }
+    for (auto& [number, run] : by_number) {
+      runs.push_back(std::move(run.first));
+      places.push_back(run.second);
+    }
+    return Ok{};
+  }
+};
+
+Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reader::Reader(Reader&&) noexcept = default;
+Reader& Reader::operator=(Reader&&) noexcept = default;
+Reader::~Reader() = default;
+
+namespace {
+
+Error cannot_read(const std::string& path, const Error& error) {
+  return make_error("cannot read '{}': {}", path, error.message);
+}
+
+}  // namespace
+
+Result<Reader> Reader::open(const std::string& path) {
+  const Result<uint64_t> size_bytes = check_file(path);
+  if (!size_bytes) return cannot_read(path, size_bytes.error());
+  auto database = Database::open_for_reading(path, *size_bytes);
+  if (!database) return cannot_read(path, database.error());
+  auto state = std::make_unique<State>(path, std::move(*database));
+  if (Status read = state->read_runs(); !read) return cannot_read(path, read.error());
+  return Reader(std::move(state));
+}
+
+const std::vector<Run>& Reader::runs() const {
+  return state_->runs;
+}
+
+Result<Profile> Reader::read(size_t index) {
+  auto profile = read_run(state_->database, state_->index, state_->places[index]);
+  if (!profile) return cannot_read(state_->path, profile.error());
   return profile;
+}
+
+Result<Profile> load(const std::string& path, std::optional<uint32_t> run_number) {
+  TRY_ASSIGN(Reader reader, Reader::open(path));
+  Merger merger;
+  for (size_t i = 0; i < reader.runs().size(); ++i) {
+    if (run_number && reader.runs()[i].number != *run_number) continue;
+    TRY_ASSIGN(Profile profile, reader.read(i));
+    if (run_number || reader.runs().size() == 1) return profile;
+    merger.add(profile);
+  }
+  if (run_number) {
+    return make_error(ErrorKind::kUsage, "'{}' has no run {}; it has {}, from 1 on", path,
+                      *run_number, reader.runs().size());
+  }
+  return merger.result();
 }
 
 Status check_writable(const std::string& path) {

@@ -35,13 +35,19 @@ FlowIndex::FlowIndex(const Profile& profile) : profile_(profile) {
 }
 
 std::optional<uint32_t> FlowIndex::entry_block(uint32_t procedure) const {
+  const std::span<const uint32_t> found = entry_blocks(procedure);
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+std::span<const uint32_t> FlowIndex::entry_blocks(uint32_t procedure) const {
   const LinkAddr entry = profile_.procedures[procedure].entry;
   const std::span<const uint32_t> blocks = blocks_of(procedure);
-  const auto found = std::lower_bound(
-      blocks.begin(), blocks.end(), entry,
-      [&](uint32_t block, LinkAddr address) { return profile_.blocks[block].address < address; });
-  if (found == blocks.end() || profile_.blocks[*found].address != entry) return std::nullopt;
-  return *found;
+  const auto begin = std::partition_point(blocks.begin(), blocks.end(), [&](uint32_t block) {
+    return profile_.blocks[block].address < entry;
+  });
+  const auto end = std::partition_point(
+      begin, blocks.end(), [&](uint32_t block) { return profile_.blocks[block].address == entry; });
+  return {begin, end};
 }
 
 }  // namespace tally::profile

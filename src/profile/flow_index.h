@@ -26,6 +26,8 @@ class FlowIndex {
   std::span<const uint32_t> blocks_of(uint32_t procedure) const { return row(blocks_, procedure); }
   // The block at the procedure's entry, if it was ever discovered.
   std::optional<uint32_t> entry_block(uint32_t procedure) const;
+  // The same; in a sum of runs that cut the code differently there may be several.
+  std::span<const uint32_t> entry_blocks(uint32_t procedure) const;
 
  private:
   // Items grouped by key: those of key k are items[starts[k]] up to items[starts[k + 1]].

@@ -146,6 +146,13 @@ struct Issue {
 
 // Facts about the run; free-form pairs keep the file readable by older readers.
 struct Run {
+  uint32_t number = 1;  // runs are numbered in the order in which they began, from 1
+  uint32_t parent =
+      0;  // number of the run that forked this process or became this program; 0: none
+  uint32_t pid = 0;
+  std::string begun;  // "start", "fork", "exec"
+  std::string ended;  // "exit", "signal"; "exec": went on as another program, which is another run
+  std::string program;  // path of the executable
   std::vector<std::string> command_line;
   std::string working_directory;
   std::string environment_digest;  // SHA-256-like digest in hex, order preserved

@@ -12,6 +12,12 @@ namespace tally::profile {
 // The command line and `more` are lists and are not visited.
 template <class RunType, class Visitor>
 void visit_run_facts(RunType& run, Visitor&& visit) {
+  visit("number", run.number);
+  visit("parent", run.parent);
+  visit("pid", run.pid);
+  visit("begun", run.begun);
+  visit("ended", run.ended);
+  visit("program", run.program);
   visit("working_directory", run.working_directory);
   visit("environment_digest", run.environment_digest);
   visit("host", run.host);

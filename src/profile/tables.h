@@ -1,35 +1,45 @@
 // The tables of a profile file: what they are called, how they are filled and read.
 //
-// Version 1 is described column by column in docs/formats.md.  A file whose tables were created by
+// Version 2 is described column by column in docs/formats.md.  A file whose tables were created by
 // other statements than these is refused, so reading never depends on what a stranger's view or
 // virtual table chooses to answer.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
+#include "profile/bulk_table.h"
 #include "profile/database.h"
 #include "profile/model.h"
 
 namespace tally::profile {
 
 inline constexpr uint32_t kApplicationId = 0x54414C59;  // "TALY"
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
 
 struct Table {
   const char* name;
   const char* sql;  // exactly as SQLite keeps it in its schema
 };
 
-inline constexpr std::array<Table, 9> kTables = {{
+inline constexpr std::array<Table, 10> kTables = {{
     {"meta", "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"},
-    {"run",
-     "CREATE TABLE run(id INTEGER PRIMARY KEY, name TEXT NOT NULL, value ANY NOT NULL, "
-     "extra INTEGER NOT NULL) STRICT"},
+    {"runs",
+     "CREATE TABLE runs(id INTEGER PRIMARY KEY, facts INTEGER NOT NULL, modules INTEGER NOT NULL, "
+     "procedures INTEGER NOT NULL, blocks INTEGER NOT NULL, partial_runs INTEGER NOT NULL, "
+     "edges INTEGER NOT NULL, abnormal INTEGER NOT NULL, issues INTEGER NOT NULL, "
+     "digest TEXT NOT NULL) STRICT"},
+    {"facts",
+     "CREATE TABLE facts(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, "
+     "value ANY NOT NULL, extra INTEGER NOT NULL) STRICT"},
     {"modules",
-     "CREATE TABLE modules(id INTEGER PRIMARY KEY, path TEXT NOT NULL, build_id TEXT NOT NULL, "
-     "load_bias INTEGER NOT NULL, mapped_begin INTEGER NOT NULL, mapped_end INTEGER NOT NULL, "
+     "CREATE TABLE modules(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, path TEXT NOT NULL, "
+     "build_id TEXT NOT NULL, load_bias INTEGER NOT NULL, mapped_begin INTEGER NOT NULL, "
+     "mapped_end INTEGER NOT NULL, "
      "size_bytes INTEGER NOT NULL, main_program INTEGER NOT NULL) STRICT"},
     {"procedures",
      "CREATE TABLE procedures(id INTEGER PRIMARY KEY, module INTEGER NOT NULL, "
@@ -54,13 +64,13 @@ inline constexpr std::array<Table, 9> kTables = {{
      "kind INTEGER NOT NULL, entered INTEGER NOT NULL, \"left\" INTEGER NOT NULL, "
      "detail TEXT NOT NULL) STRICT"},
     {"issues",
-     "CREATE TABLE issues(id INTEGER PRIMARY KEY, scope TEXT NOT NULL, message TEXT NOT NULL, "
-     "amount INTEGER NOT NULL) STRICT"},
+     "CREATE TABLE issues(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, scope TEXT NOT NULL, "
+     "message TEXT NOT NULL, amount INTEGER NOT NULL) STRICT"},
 }};
 
 // For people with a SQL prompt only; never read by Tally.
 inline constexpr std::array<const char*, 2> kViews = {
-    "CREATE VIEW block_list AS SELECT blocks.id AS block, modules.path AS module, "
+    "CREATE VIEW block_list AS SELECT blocks.id AS block, modules.run, modules.path AS module, "
     "procedures.name AS procedure, printf('0x%x', blocks.address) AS address, blocks.size_bytes, "
     "length(instruction_sizes) AS instructions, count, "
     "CASE source WHEN 0 THEN 'measured' WHEN 1 THEN 'derived' ELSE 'unknown' END AS source "
@@ -80,14 +90,53 @@ struct BulkRoots {
   uint32_t edges = 0;
 };
 
-// Creates the tables in an empty database and fills all but `blocks` and `edges`, in one
-// transaction.
-Result<BulkRoots> write_tables(Database& database, const Profile& profile);
+// Rows of each table: of one run, or in front of it.
+struct RowCounts {
+  uint64_t facts = 0, modules = 0, procedures = 0, blocks = 0, partial_runs = 0, edges = 0,
+           abnormal = 0, issues = 0;
+  RowCounts& operator+=(const RowCounts& other);
+  bool operator==(const RowCounts&) const = default;
+};
 
-// Fills these two, once the database has been closed.
-Status append_bulk_tables(int descriptor, const BulkRoots& roots, const Profile& profile);
+// What is kept of a run until the file is finished: all but its blocks and edges.
+struct StoredRun {
+  Profile rest;
+  std::vector<std::pair<uint32_t, PartialRun>> partial_runs;  // by block
+  RowCounts rows;
+  uint64_t digest = 0;
+};
 
-// Checks schema and version, reads all tables, validates the result and compares its digest.
-Result<Profile> read_tables(Database& database);
+// Creates the tables in an empty database.
+Result<BulkRoots> create_tables(Database& database);
+
+// Appends blocks and edges, run by run, once the database has been closed.
+class BulkWriter {
+ public:
+  BulkWriter(int descriptor, const BulkRoots& roots)
+      : pages_(descriptor), blocks_(pages_, roots.blocks), edges_(pages_, roots.edges) {}
+  Status open() { return pages_.open(); }
+  Status add(const Profile& profile, const RowCounts& before);
+  Status finish();
+
+ private:
+  PageWriter pages_;
+  BulkTable blocks_;
+  BulkTable edges_;
+};
+
+// Fills the other tables, in one transaction.
+Status write_small_tables(Database& database, const std::vector<StoredRun>& runs);
+
+// Checks schema and version and reads how many rows each run has.
+struct StoredRuns {
+  std::vector<RowCounts> rows;
+  std::vector<RowCounts> before;  // in front of each run
+  std::vector<std::string> digests;
+};
+Result<StoredRuns> read_index(Database& database);
+// The facts of one run.
+Result<Run> read_facts(Database& database, const StoredRuns& index, size_t run);
+// All of one run, validated and compared with its digest.
+Result<Profile> read_run(Database& database, const StoredRuns& index, size_t run);
 
 }  // namespace tally::profile

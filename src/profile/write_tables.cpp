@@ -1,6 +1,4 @@
 // Model to tables, one function per table.  See tables.h.
-#include "profile/bulk_table.h"
-#include "profile/digest.h"
 #include "profile/run_facts.h"
 #include "profile/tables.h"
 
@@ -53,43 +51,61 @@ void bind_fact(Statement& statement, bool value) {
   statement.integer(value ? 1 : 0);
 }
 
-Status write_meta(Database& database, const Profile& profile) {
+Status write_meta(Database& database, const std::vector<StoredRun>& runs) {
   TRY_ASSIGN(Statement insert, database.prepare("INSERT INTO meta VALUES(?,?)"));
   const std::pair<const char*, std::string> rows[] = {
       {"format", "Tally profile"},
       {"format_version", fmt::format("{}", kFormatVersion)},
-      {"content_digest", fmt::format("{:016x}", content_digest(profile))},
+      {"runs", fmt::format("{}", runs.size())},
   };
   for (const auto& [name, value] : rows) TRY(insert.text(name).text(value).step());
   return Ok{};
 }
 
-Status write_run(Database& database, const Run& run) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "run", 4));
+Status write_runs(Database& database, const std::vector<StoredRun>& runs) {
+  TRY_ASSIGN(Inserter insert, prepare_insert(database, "runs", 10));
+  for (const StoredRun& run : runs) {
+    const std::string digest = fmt::format("{:016x}", run.digest);
+    insert.row()
+        .address(run.rows.facts)
+        .address(run.rows.modules)
+        .address(run.rows.procedures)
+        .address(run.rows.blocks)
+        .address(run.rows.partial_runs)
+        .address(run.rows.edges)
+        .address(run.rows.abnormal)
+        .address(run.rows.issues)
+        .text(digest);
+    TRY(insert.insert());
+  }
+  return Ok{};
+}
+
+Status write_facts(Inserter& insert, int64_t index, const Run& run) {
   Status status = Ok{};
   visit_run_facts(run, [&](const char* name, const auto& fact) {
     if (!status) return;
-    Statement& row = insert.row().text(name);
+    Statement& row = insert.row().integer(index).text(name);
     bind_fact(row, fact);
     row.integer(0);
     status = insert.insert();
   });
   TRY(status);
   for (const std::string& argument : run.command_line) {
-    insert.row().text("argument").text(argument).integer(0);
+    insert.row().integer(index).text("argument").text(argument).integer(0);
     TRY(insert.insert());
   }
   for (const auto& [name, value] : run.more) {
-    insert.row().text(name).text(value).integer(1);
+    insert.row().integer(index).text(name).text(value).integer(1);
     TRY(insert.insert());
   }
   return Ok{};
 }
 
-Status write_modules(Database& database, const std::vector<Module>& modules) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "modules", 8));
+Status write_modules(Inserter& insert, int64_t index, const std::vector<Module>& modules) {
   for (const Module& module : modules) {
     insert.row()
+        .integer(index)
         .text(module.path)
         .text(module.build_id)
         .address(module.load_bias)
@@ -102,11 +118,11 @@ Status write_modules(Database& database, const std::vector<Module>& modules) {
   return Ok{};
 }
 
-Status write_procedures(Database& database, const std::vector<Procedure>& procedures) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "procedures", 8));
+Status write_procedures(Inserter& insert, const RowCounts& before,
+                        const std::vector<Procedure>& procedures) {
   for (const Procedure& procedure : procedures) {
     insert.row()
-        .integer(procedure.module_id)
+        .address(before.modules + procedure.module_id)
         .address(procedure.entry.value())
         .address(procedure.size_bytes)
         .text(procedure.name)
@@ -118,26 +134,23 @@ Status write_procedures(Database& database, const std::vector<Procedure>& proced
   return Ok{};
 }
 
-Status write_partial_runs(Database& database, const std::vector<Block>& blocks) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "partial_runs", 5));
-  for (const Block& block : blocks) {
-    for (const PartialRun& run : block.partial) {
-      insert.row()
-          .integer(block.id)
-          .integer(run.first_instruction)
-          .integer(run.last_instruction)
-          .integer(run.delta);
-      TRY(insert.insert());
-    }
+Status write_partial_runs(Inserter& insert, const RowCounts& before, const StoredRun& run) {
+  for (const auto& [block, partial] : run.partial_runs) {
+    insert.row()
+        .address(before.blocks + block)
+        .integer(partial.first_instruction)
+        .integer(partial.last_instruction)
+        .integer(partial.delta);
+    TRY(insert.insert());
   }
   return Ok{};
 }
 
-Status write_abnormal(Database& database, const std::vector<Abnormal>& terms) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "abnormal", 6));
+Status write_abnormal(Inserter& insert, const RowCounts& before,
+                      const std::vector<Abnormal>& terms) {
   for (const Abnormal& term : terms) {
     insert.row()
-        .integer(term.block)
+        .address(before.blocks + term.block)
         .integer(number(term.kind))
         .address(term.entered)
         .address(term.left)
@@ -147,45 +160,12 @@ Status write_abnormal(Database& database, const std::vector<Abnormal>& terms) {
   return Ok{};
 }
 
-Status write_issues(Database& database, const std::vector<Issue>& issues) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "issues", 4));
+Status write_issues(Inserter& insert, int64_t index, const std::vector<Issue>& issues) {
   for (const Issue& issue : issues) {
-    insert.row().text(issue.scope).text(issue.message).address(issue.amount);
+    insert.row().integer(index).text(issue.scope).text(issue.message).address(issue.amount);
     TRY(insert.insert());
   }
   return Ok{};
-}
-
-Status append_blocks(PageWriter& pages, uint32_t root, const std::vector<Block>& blocks) {
-  BulkTable table(pages, root);
-  for (const Block& block : blocks) {
-    table.row()
-        .integer(block.procedure_id)
-        .address(block.address.value())
-        .address(block.size_bytes())
-        .blob(block.instruction_sizes)
-        .address(block.count)
-        .integer(number(block.source))
-        .integer(number(block.provenance))
-        .integer(block.returns ? 1 : 0)
-        .text(block.equation());
-    TRY(table.insert());
-  }
-  return table.finish();
-}
-
-Status append_edges(PageWriter& pages, uint32_t root, const std::vector<Edge>& edges) {
-  BulkTable table(pages, root);
-  for (const Edge& edge : edges) {
-    table.row()
-        .integer(edge.from_block)
-        .integer(edge.to_block)
-        .integer(number(edge.kind))
-        .address(edge.count)
-        .integer(number(edge.source));
-    TRY(table.insert());
-  }
-  return table.finish();
 }
 
 Result<uint32_t> root_page_of(Database& database, const char* table) {
@@ -207,16 +187,21 @@ Status create_schema(Database& database) {
 
 }  // namespace
 
-Result<BulkRoots> write_tables(Database& database, const Profile& profile) {
+RowCounts& RowCounts::operator+=(const RowCounts& other) {
+  facts += other.facts;
+  modules += other.modules;
+  procedures += other.procedures;
+  blocks += other.blocks;
+  partial_runs += other.partial_runs;
+  edges += other.edges;
+  abnormal += other.abnormal;
+  issues += other.issues;
+  return *this;
+}
+
+Result<BulkRoots> create_tables(Database& database) {
   TRY(database.execute("BEGIN"));
   TRY(create_schema(database));
-  TRY(write_run(database, profile.run));
-  TRY(write_modules(database, profile.modules));
-  TRY(write_procedures(database, profile.procedures));
-  TRY(write_partial_runs(database, profile.blocks));
-  TRY(write_abnormal(database, profile.abnormal));
-  TRY(write_issues(database, profile.issues));
-  TRY(write_meta(database, profile));
   TRY(database.execute("COMMIT"));
   BulkRoots roots;
   TRY_ASSIGN(roots.blocks, root_page_of(database, "blocks"));
@@ -224,12 +209,62 @@ Result<BulkRoots> write_tables(Database& database, const Profile& profile) {
   return roots;
 }
 
-Status append_bulk_tables(int descriptor, const BulkRoots& roots, const Profile& profile) {
-  PageWriter pages(descriptor);
-  TRY(pages.open());
-  TRY(append_blocks(pages, roots.blocks, profile.blocks));
-  TRY(append_edges(pages, roots.edges, profile.edges));
-  return pages.finish();
+Status BulkWriter::add(const Profile& profile, const RowCounts& before) {
+  for (const Block& block : profile.blocks) {
+    blocks_.row()
+        .address(before.procedures + block.procedure_id)
+        .address(block.address.value())
+        .address(block.size_bytes())
+        .blob(block.instruction_sizes)
+        .address(block.count)
+        .integer(number(block.source))
+        .integer(number(block.provenance))
+        .integer(block.returns ? 1 : 0)
+        .text(block.equation());
+    TRY(blocks_.insert());
+  }
+  for (const Edge& edge : profile.edges) {
+    edges_.row()
+        .address(before.blocks + edge.from_block)
+        .address(before.blocks + edge.to_block)
+        .integer(number(edge.kind))
+        .address(edge.count)
+        .integer(number(edge.source));
+    TRY(edges_.insert());
+  }
+  return Ok{};
+}
+
+Status BulkWriter::finish() {
+  TRY(blocks_.finish());
+  TRY(edges_.finish());
+  return pages_.finish();
+}
+
+Status write_small_tables(Database& database, const std::vector<StoredRun>& runs) {
+  TRY(database.execute("BEGIN"));
+  TRY(write_meta(database, runs));
+  TRY(write_runs(database, runs));
+  {
+    TRY_ASSIGN(Inserter facts, prepare_insert(database, "facts", 5));
+    TRY_ASSIGN(Inserter modules, prepare_insert(database, "modules", 9));
+    TRY_ASSIGN(Inserter procedures, prepare_insert(database, "procedures", 8));
+    TRY_ASSIGN(Inserter partial_runs, prepare_insert(database, "partial_runs", 5));
+    TRY_ASSIGN(Inserter abnormal, prepare_insert(database, "abnormal", 6));
+    TRY_ASSIGN(Inserter issues, prepare_insert(database, "issues", 5));
+    RowCounts before;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto index = static_cast<int64_t>(i);
+      TRY(write_facts(facts, index, runs[i].rest.run));
+      TRY(write_modules(modules, index, runs[i].rest.modules));
+      TRY(write_procedures(procedures, before, runs[i].rest.procedures));
+      TRY(write_partial_runs(partial_runs, before, runs[i]));
+      TRY(write_abnormal(abnormal, before, runs[i].rest.abnormal));
+      TRY(write_issues(issues, index, runs[i].rest.issues));
+      before += runs[i].rows;
+    }
+  }
+  return database.execute("COMMIT");
 }
 
 }  // namespace tally::profile

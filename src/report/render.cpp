@@ -58,6 +58,8 @@ std::string block_place(const Profile& profile, const Symbols& symbols, uint32_t
 }
 
 class TextReport {
+  static constexpr size_t kRunsShown = 40;
+
  public:
   TextReport(const Profile& profile, const Symbols& symbols, const Summary& summary, Output& output)
       : profile_(profile), symbols_(symbols), summary_(summary), output_(output) {}
@@ -68,6 +70,7 @@ class TextReport {
     flow();
     issues();
     instrumentation();
+    if (summary_.runs.size() > 1) runs();
     modules();
     procedures();
     blocks();
@@ -90,6 +93,9 @@ class TextReport {
   void run() {
     const profile::Run& run = profile_.run;
     output_.heading(shell_words(run.command_line));
+    if (summary_.runs.size() > 1) {
+      output_.print("   (sum of {} runs; --run=N shows one)", with_commas(summary_.runs.size()));
+    }
     output_.print("\n{}, {}; {}, placement {}, Tally {}\n\n", ending(run),
                   plural(run.threads, "thread"), start_time(run.start_unix_ms), run.placement,
                   run.tally_version);
@@ -159,6 +165,38 @@ class TextReport {
     for (const auto& [name, value] : run.more) fact(name, value);
   }
 
+  void runs() {
+    section("Runs by instructions executed");
+    std::vector<const RunLine*> lines;
+    for (const RunLine& line : summary_.runs) lines.push_back(&line);
+    std::stable_sort(lines.begin(), lines.end(), [](const RunLine* a, const RunLine* b) {
+      return a->instructions > b->instructions;
+    });
+    TableWriter table(output_, Format::kText,
+                      {{"instructions", 20},
+                       {"share", 6},
+                       {"run", 5},
+                       {"of", 5},
+                       {"begun", -5},
+                       {"ended", -10},
+                       {"flow", -12},
+                       {"command", -1}});
+    const size_t shown = std::min(lines.size(), kRunsShown);
+    for (size_t i = 0; i < shown; ++i) {
+      const RunLine& line = *lines[i];
+      table.row({with_commas(line.instructions), share(line.instructions), line.number, line.parent,
+                 line.begun, line.ended,
+                 !line.balanced     ? "NOT BALANCED"
+                 : line.issues == 0 ? "balanced"
+                                    : "not exact",
+                 line.command});
+    }
+    if (lines.size() > shown) {
+      output_.print("  ... and {} more; --format=json lists all\n",
+                    with_commas(lines.size() - shown));
+    }
+  }
+
   void modules() {
     section("Modules by instructions executed");
     TableWriter table(
@@ -225,7 +263,13 @@ std::string hex(LinkAddr address) {
 Json run_json(const profile::Run& run) {
   Json more = Json::object();
   for (const auto& [name, value] : run.more) more[name] = value;
-  return {{"command_line", run.command_line},
+  return {{"number", run.number},
+          {"parent", run.parent},
+          {"pid", run.pid},
+          {"begun", run.begun},
+          {"ended", run.ended},
+          {"program", run.program},
+          {"command_line", run.command_line},
           {"working_directory", run.working_directory},
           {"host", run.host},
           {"kernel", run.kernel},
@@ -278,6 +322,22 @@ Json flow_json(const Profile& profile, const Symbols& symbols, const FlowReport&
           {"undetermined", undetermined}};
 }
 
+Json runs_json(const Summary& summary) {
+  Json runs = Json::array();
+  for (const RunLine& line : summary.runs) {
+    runs.push_back({{"number", line.number},
+                    {"parent", line.parent},
+                    {"pid", line.pid},
+                    {"begun", line.begun},
+                    {"ended", line.ended},
+                    {"command", line.command},
+                    {"instructions", wide(line.instructions)},
+                    {"balanced", line.balanced},
+                    {"issues", line.issues}});
+  }
+  return runs;
+}
+
 Json report_json(const Profile& profile, const Symbols& symbols, const Summary& summary) {
   Json issues = Json::array();
   for (const profile::Issue& issue : profile.issues) {
@@ -317,6 +377,7 @@ Json report_json(const Profile& profile, const Symbols& symbols, const Summary& 
                       {"line", hot.line}});
   }
   return {{"run", run_json(profile.run)},
+          {"runs", runs_json(summary)},
           {"totals", totals_json(summary)},
           {"flow", flow_json(profile, symbols, summary.flow)},
           {"issues", issues},

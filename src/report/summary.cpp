@@ -84,7 +84,27 @@ Summary summarize(const Profile& profile, Symbols& symbols, size_t top) {
   return summary;
 }
 
+RunLine summarize_run(const Profile& profile) {
+  const profile::Run& run = profile.run;
+  RunLine line;
+  line.number = run.number;
+  line.parent = run.parent;
+  line.pid = run.pid;
+  line.begun = run.begun;
+  line.ended = run.ended == "exec" ? run.ended
+               : run.exited        ? fmt::format("status {}", run.exit_status)
+                                   : fmt::format("signal {}", run.signal);
+  line.command = shell_words(run.command_line);
+  for (const profile::Block& block : profile.blocks) {
+    line.instructions += profile::instructions_executed(block);
+  }
+  line.balanced = profile::check_flow(profile).balanced();
+  line.issues = profile.issues.size();
+  return line;
+}
+
 std::string ending(const profile::Run& run) {
+  if (run.ended == "exec") return "went on as another program";
   if (run.exited) return fmt::format("exited with status {}", run.exit_status);
   const char* name = ::strsignal(run.signal);
   return fmt::format("killed by signal {} ({})", run.signal, name == nullptr ? "unknown" : name);

@@ -35,6 +35,19 @@ struct HotBlock {
   std::string line;
 };
 
+// What a report says of one run among several.
+struct RunLine {
+  uint32_t number = 0;
+  uint32_t parent = 0;
+  uint32_t pid = 0;
+  std::string begun;
+  std::string ended;  // "status 0", "signal 9", "exec"
+  std::string command;
+  profile::WideCount instructions = 0;
+  bool balanced = false;
+  uint64_t issues = 0;
+};
+
 struct Summary {
   profile::WideCount instructions = 0;
   uint64_t blocks = 0;
@@ -48,10 +61,13 @@ struct Summary {
   std::vector<HotProcedure> procedures;  // likewise, at most `top`
   std::vector<HotBlock> hot_blocks;      // likewise
   std::vector<std::string> complaints;   // why names or lines are missing
+  std::vector<RunLine> runs;             // when all runs of a file are summed up
 };
 
 // `profile` is valid.
 Summary summarize(const profile::Profile& profile, Symbols& symbols, size_t top);
+
+RunLine summarize_run(const profile::Profile& profile);
 
 // The report in the chosen format.
 void render_report(const profile::Profile& profile, Symbols& symbols, const Summary& summary,

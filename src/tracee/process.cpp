@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -270,17 +271,28 @@ Result<Event> wait_for_event_of(pid_t tid) {
   return wait_on(tid);
 }
 
-void Process::resume(pid_t tid, int signal) {
-  // ESRCH means that the thread was killed meanwhile; its end is reported by wait().
+void resume(pid_t tid, int signal) {
+  // ESRCH means that the thread was killed meanwhile; its end is reported by wait_for_event.
   ptrace(PTRACE_CONT, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
 }
 
-void Process::listen(pid_t tid) {
+void listen(pid_t tid) {
   ptrace(PTRACE_LISTEN, tid, nullptr, nullptr);
 }
 
-void Process::detach(pid_t tid) {
+void detach(pid_t tid) {
   ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+}
+
+bool is_dying(pid_t tid) {
+  siginfo_t info{};
+  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) == 0 && info.si_pid == tid) {
+    const bool stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
+    if (!stopped || info.si_status >> 8 == PTRACE_EVENT_EXIT) return true;
+  }
+  user_regs_struct regs{};
+  return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) != 0;
 }
 
 Status Process::single_step(pid_t tid) {
@@ -338,7 +350,7 @@ bool Process::try_registers(pid_t tid, user_regs_struct& regs) const {
 user_regs_struct Process::registers(pid_t tid) const {
   user_regs_struct regs{};
   const bool got = try_registers(tid, regs);
-  CHECK(got) << "registers of thread " << tid << ": " << strerror(errno);
+  CHECK(got || errno == ESRCH) << "registers of thread " << tid << ": " << strerror(errno);
   return regs;
 }
 
@@ -419,11 +431,18 @@ Result<int> Process::take_descriptor(int target_fd) const {
   return fd;
 }
 
-std::string Process::executable_path() const {
-  const std::string link = "/proc/" + std::to_string(pid_) + "/exe";
+std::string executable_path(pid_t pid) {
+  const std::string link = "/proc/" + std::to_string(pid) + "/exe";
   char buffer[4096];
   const ssize_t length = readlink(link.c_str(), buffer, sizeof buffer);
   return length > 0 ? std::string(buffer, static_cast<size_t>(length)) : std::string();
+}
+
+double Process::cpu_seconds() const {
+  clockid_t clock = 0;
+  timespec used{};
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 std::vector<Mapping> parse_mappings(const std::string& text) {

@@ -77,6 +77,14 @@ struct Event {
 Result<Event> wait_for_event();
 // Waits for the next event of one thread.
 Result<Event> wait_for_event_of(pid_t tid);
+// Lets a stopped thread run on, delivering `signal` (0 for none).
+void resume(pid_t tid, int signal = 0);
+// Leaves a group stop in place but keeps listening.
+void listen(pid_t tid);
+void detach(pid_t tid);
+// True when a thread that should be stopped was killed; its end is still to be reported.
+bool is_dying(pid_t tid);
+std::string executable_path(pid_t pid);  // /proc/PID/exe
 
 class Process {
  public:
@@ -96,8 +104,7 @@ class Process {
 
   // The process is gone (its end was reported), or somebody else's now: there is nothing to kill.
   void let_go() { gone_ = true; }
-  // Lets a stopped thread run on, delivering `signal` (0 for none).
-  void resume(pid_t tid, int signal = 0);
+  void resume(pid_t tid, int signal = 0) { tracee::resume(tid, signal); }
   // Executes one instruction of a stopped thread and waits for it.
   Status single_step(pid_t tid);
   // Lets a stopped thread go one instruction further, delivering `signal` (0 for none; with a
@@ -118,11 +125,9 @@ class Process {
     uint64_t ignored = 0;
   };
   Dispositions dispositions(pid_t tid) const;
-  // Leaves a group stop in place but keeps listening.
-  void listen(pid_t tid);
-  void detach(pid_t tid);
   void kill_all();
 
+  // All zero when the thread was killed meanwhile.
   user_regs_struct registers(pid_t tid) const;
   bool try_registers(pid_t tid, user_regs_struct& regs) const;
   void set_registers(pid_t tid, const user_regs_struct& regs);
@@ -140,7 +145,8 @@ class Process {
   Result<std::vector<Mapping>> mappings() const;
   // Takes a descriptor of the target into the monitor.
   Result<int> take_descriptor(int target_fd) const;
-  std::string executable_path() const;  // /proc/PID/exe
+  std::string executable_path() const { return tracee::executable_path(pid_); }
+  double cpu_seconds() const;  // used so far, by all threads
 
  private:
   explicit Process(pid_t pid) : pid_(pid) {}

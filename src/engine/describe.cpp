@@ -1,0 +1,66 @@
+// See describe.h.
+#include "engine/describe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <chrono>
+
+namespace tally::engine {
+namespace {
+
+// All of a file of /proc; what cannot be read is empty, since none of it is needed to count.
+std::string contents(const std::string& path) {
+  std::string text;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  char buffer[16384];
+  for (ssize_t got = 0; (got = read(fd, buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  close(fd);
+  return text;
+}
+
+std::vector<std::string> command_line_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\0', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+// FNV-1a: tells equal environments from different ones, guards against nothing else.
+std::string digest_of(const std::string& text) {
+  uint64_t digest = 0xcbf29ce484222325ull;
+  for (const char c : text) digest = (digest ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
+  return fmt::format("{:016x}", digest);
+}
+
+}  // namespace
+
+void describe_process(const tracee::Process& process, profile::Run& run) {
+  const std::string proc = fmt::format("/proc/{}/", process.pid());
+  run.pid = static_cast<uint32_t>(process.pid());
+  run.program = process.executable_path();
+  run.command_line = command_line_of(contents(proc + "cmdline"));
+  run.environment_digest = digest_of(contents(proc + "environ"));
+  char folder[PATH_MAX];
+  const ssize_t length = readlink((proc + "cwd").c_str(), folder, sizeof folder);
+  if (length > 0) run.working_directory.assign(folder, static_cast<size_t>(length));
+  utsname name{};
+  if (uname(&name) == 0) {
+    run.host = name.nodename;
+    run.kernel = name.release;
+  }
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  run.start_unix_ms =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+}  // namespace tally::engine

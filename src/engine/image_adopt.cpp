@@ -1,0 +1,85 @@
+// Taking over a process in mid-run.  See image_run.h.
+//
+// A fork child is a copy of its parent, but for the region, which both have mapped.  The child gets
+// a region of its own at the same addresses before it executes anything; its code cache begins
+// empty, since its stack and registers hold original addresses only.  What was open in the parent
+// is open in the child too (Ledger::begin_in_mid_run).
+#include <fmt/format.h>
+#include <sys/syscall.h>
+
+#include "engine/describe.h"
+#include "engine/image_run.h"
+
+namespace tally::engine {
+
+namespace {
+
+// Signals wait while the child makes system calls for us.
+class SignalPause {
+ public:
+  SignalPause(tracee::Process& process, pid_t tid)
+      : process_(process), tid_(tid), mask_(process.signal_mask(tid)) {
+    process_.set_signal_mask(tid_, ~uint64_t{0});
+  }
+  ~SignalPause() { process_.set_signal_mask(tid_, mask_); }
+  SignalPause(const SignalPause&) = delete;
+  SignalPause& operator=(const SignalPause&) = delete;
+
+ private:
+  tracee::Process& process_;
+  pid_t tid_;
+  uint64_t mask_;
+};
+
+}  // namespace
+
+Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
+  const pid_t pid = process_->pid();
+  user_regs_struct regs{};
+  if (!process_->try_registers(pid, regs)) return make_error("process {} is gone", pid);
+  auto thread = parent.threads_.find(maker);
+  const bool known = thread != parent.threads_.end() && thread->second.slot;
+  const uint32_t parent_slot = known ? *thread->second.slot : 0;
+  const Position position = parent.ledger_.locate(regs, parent_slot);
+  if (position.kind != Position::Kind::kInBlock) {
+    return make_error("process {} was forked at {:#x}, which is no known place", pid, regs.rip);
+  }
+  const Unit& unit = parent.cache_.unit(position.ref.unit);
+  const TargetAddr pc = unit.module->to_target(unit.end_of(position.ref.block));
+  describe_process(*process_, facts_);
+  syscall_insn_ = parent.syscall_insn_;
+  const SignalPause pause(*process_, pid);
+  const RemoteCall call = remote_call();
+  TRY(region_.create_in_place(parent.region_, *process_, call));
+  TRY(region_.close_target_descriptor(call));
+  modules_.inherit(parent.modules_, region_);
+  cache_.initialize_tables();
+  cache_.set_compare(parent.cache_.compare());
+  enable_feedback();
+  cache_.set_remote_call(call);
+  TRY(begin_at(pc, regs, parent, parent_slot));
+  areas_by_mailbox();
+  return Ok{};
+}
+
+// The only thread of the process is about to execute the instruction at `pc`.
+Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent,
+                          uint32_t parent_slot) {
+  const pid_t pid = process_->pid();
+  const std::optional<uint32_t> slot = service_.open_slot();
+  CHECK(slot.has_value()) << "the first thread has no slot";
+  threads_[pid].slot = slot;
+  elf::UnwindRegisters unwind = unwind_registers(regs);
+  unwind.value[elf::kDwarfPc] = pc.value();
+  TRY_ASSIGN(const BlockRef at, cache_.resolve(pc, Arrival::kJump));
+  if (!at.valid()) return make_error("process {} would go on at {:#x}, no code", pid, pc.value());
+  CHECK(at.insn == 0) << "no block begins where a process was forked";
+  ledger_.begin_in_mid_run(unwind, *slot, at, parent.ledger_, parent_slot, "forked here");
+  regs.rip = cache_.unit(at.unit).entry_of(at).value();
+  regs.rcx = pc.value();
+  regs.gs_base = region_.thread_block(*slot).value();
+  process_->set_registers(pid, regs);
+  return Ok{};
+}
+
+}  // namespace tally::engine
