@@ -321,6 +321,11 @@ Result<StoredRuns> read_index(Database& database) {
     index.before.push_back(all);
     all += counts;
   }
+  TRY_ASSIGN(Statement find, database.prepare("SELECT value FROM meta WHERE name = 'runs'"));
+  TRY_ASSIGN(const bool found, find.step());
+  if (!found || find.next_text() != fmt::format("{}", index.rows.size())) {
+    return damaged("its number of runs is not what it says");
+  }
   if (index.rows.empty()) return damaged("it holds no run");
   TRY(check_sizes(database, all));
   return index;

@@ -1,10 +1,9 @@
-// Claim: fork and wait: the child works natively, Tally names it as not counted, and the parent's
-// counts are exact.
+// Claim: fork and wait: parent and child are counted, each as a run of its own; the sums over both
+// are exact.
 // build: gcc,clang O0,O2 pie,nopie static,dynamic
 // ci: gcc O2 nopie static; gcc O2 pie dynamic
-// inexact: the child is not counted
 // oracle: closed
-// count: work = 10
+// count: work = 1010
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

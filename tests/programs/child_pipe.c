@@ -1,7 +1,6 @@
 // Claim: popen: a child at the other end of a pipe.
 // build: gcc,clang O0,O2 pie,nopie dynamic
 // ci: gcc O2 pie dynamic
-// inexact: the child is not counted
 // oracle: closed
 // count: work = 10
 #define _GNU_SOURCE

@@ -1,7 +1,6 @@
 // Claim: posix_spawn with file actions.
 // build: gcc,clang O0,O2 pie,nopie dynamic
 // ci: gcc O2 pie dynamic
-// inexact: the child is not counted
 // oracle: closed
 // count: work = 10
 #define _GNU_SOURCE

@@ -10,6 +10,7 @@
 
 #include <chrono>
 
+#include "profile/checks.h"
 #include "profile/digest.h"
 #include "profile/file.h"
 #include "profile/run_facts.h"
@@ -212,7 +213,8 @@ TEST_F(Refusal, OtherFiles) {
 
 TEST_F(Refusal, OtherVersions) {
   expect_after("PRAGMA application_id = 5", "another application");
-  expect_after("PRAGMA user_version = 2", "format 2 is newer");
+  expect_after("PRAGMA user_version = 3", "format 3 is newer");
+  expect_after("PRAGMA user_version = 1", "format 1 is older");
   expect_after("PRAGMA user_version = 0", "format 0 does not exist");
 }
 
@@ -226,7 +228,7 @@ TEST_F(Refusal, WrongRows) {
   expect_after("UPDATE edges SET to_block = 99 WHERE id = 2", "edges row 2: no block 99");
   expect_after("UPDATE edges SET kind = 8", "kind is 8, above 7");
   expect_after("UPDATE edges SET source = -1", "above 2");
-  expect_after("UPDATE edges SET from_block = 4294967296 WHERE id = 1", "above 4294967295");
+  expect_after("UPDATE edges SET from_block = 4294967296 WHERE id = 1", "edges row 1: no block");
   expect_after("UPDATE blocks SET procedure = 7", "blocks row 0: no procedure 7");
   expect_after("UPDATE blocks SET instruction_sizes = x'0010', size_bytes = 16", "of 0 bytes");
   expect_after("UPDATE blocks SET instruction_sizes = x'10', size_bytes = 16", "of 16 bytes");
@@ -245,18 +247,23 @@ TEST_F(Refusal, WrongRows) {
   expect_after("UPDATE partial_runs SET last_instruction = 3", "outside the block");
   expect_after("UPDATE partial_runs SET delta = -11", "count impossible");
   expect_after("DELETE FROM blocks WHERE id = 2", "ids are not consecutive");
-  expect_after("DELETE FROM blocks WHERE id = 4", "no block 4");
-  expect_after("DELETE FROM run WHERE name = 'kernel'", "run");
-  expect_after("DELETE FROM run", "run has no 'working_directory'");
-  expect_after("UPDATE run SET value = 'x' WHERE name = 'misses'", "not an integer");
-  expect_after("UPDATE run SET value = 256 WHERE name = 'signal'", "above 255");
+  expect_after("DELETE FROM blocks WHERE id = 4", "blocks has 4 rows where its runs say 5");
+  expect_after("DELETE FROM facts WHERE name = 'kernel'", "ids are not consecutive");
+  expect_after("DELETE FROM facts", "facts has 0 rows");
+  expect_after("UPDATE facts SET value = 'x' WHERE name = 'misses'", "not an integer");
+  expect_after("UPDATE facts SET value = 256 WHERE name = 'signal'", "above 255");
+  expect_after("UPDATE facts SET run = 1", "a row of run 0 says otherwise");
+  expect_after("UPDATE modules SET run = 1", "a row of run 0 says otherwise");
+  expect_after("UPDATE runs SET edges = edges + 1", "rows where its runs say");
+  expect_after("DELETE FROM runs", "number of runs");
 }
 
 TEST_F(Refusal, ChangedCounts) {
   expect_after("UPDATE blocks SET count = count + 1 WHERE id = 3", "does not match its digest");
   expect_after("UPDATE edges SET source = 1 WHERE id = 3", "does not match its digest");
-  expect_after("DELETE FROM issues", "does not match its digest");
-  expect_after("DELETE FROM meta", "no content digest");
+  expect_after("DELETE FROM issues", "issues has 0 rows");
+  expect_after("DELETE FROM meta", "number of runs");
+  expect_after("UPDATE runs SET digest = 'x'", "does not match its digest");
 }
 
 TEST_F(Refusal, TruncatedFiles) {
@@ -266,6 +273,44 @@ TEST_F(Refusal, TruncatedFiles) {
     write_whole(path_, whole.substr(0, size));
     EXPECT_FALSE(load(path_)) << size;
   }
+}
+
+// A file of three runs: each comes back as it was, the sum adds up, in whatever order they ended.
+TEST(ProfileFile, SeveralRuns) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("x.tally");
+  auto writer = Writer::create(path);
+  ASSERT_TRUE(writer) << writer.error().message;
+  for (const uint32_t number : {2u, 3u, 1u}) {
+    Profile profile = sample_profile();
+    profile.run.number = number;
+    if (number == 3) profile.modules[0].build_id += "00";  // another build: no common counts
+    ASSERT_TRUE(writer->add(std::move(profile)));
+  }
+  EXPECT_FALSE(load(path)) << "there before it was committed";
+  ASSERT_TRUE(writer->commit());
+  for (const uint32_t number : {1u, 2u, 3u}) {
+    Profile expected = sample_profile();
+    expected.run.number = number;
+    if (number == 3) expected.modules[0].build_id += "00";
+    const auto loaded = load(path, number);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    EXPECT_EQ(content_digest(*loaded), content_digest(expected)) << number;
+  }
+  EXPECT_FALSE(load(path, 4));
+  const auto sum = load(path);
+  ASSERT_TRUE(sum);
+  EXPECT_EQ(sum->run.number, 1u);
+  const Profile one = sample_profile();
+  EXPECT_GT(sum->modules.size(), one.modules.size());
+  ASSERT_GT(sum->blocks.size(), one.blocks.size());
+  for (size_t i = 0; i < one.blocks.size(); ++i) {
+    const Block& block = sum->blocks[i];
+    const uint32_t module = sum->procedures[block.procedure_id].module_id;
+    const uint64_t times = sum->modules[module].path == one.modules[0].path ? 2 : 3;
+    EXPECT_EQ(block.count, times * one.blocks[i].count) << i;
+  }
+  EXPECT_EQ(check_flow(*sum).balanced(), check_flow(one).balanced());
 }
 
 // The size of GCC's cc1: must be a matter of seconds even in a debug build.
@@ -308,7 +353,7 @@ TEST(ProfileFile, DigestCoversEveryFact) {
     EXPECT_NE(content_digest(changed), original) << name;
     ++facts;
   });
-  EXPECT_EQ(facts, 20);
+  EXPECT_EQ(facts, 26);
 }
 
 }  // namespace
