@@ -34,7 +34,11 @@ void CodeCache::initialize_tables() {
         SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
-  const CacheAddr miss = region_.areas().front().gateway.return_miss;
+  const CacheAddr miss = region_.areas().front().gateway.entries.ret;
+  // Number 0: no landing.
+  const CacheAddr popped = region_.areas().front().gateway.entries.ret_popped;
+  auto* landings = reinterpret_cast<uint64_t*>(tables + tables::kLandings);
+  landings[0] = popped.value();
   for (uint32_t low = 0; low < 65536; ++low) set_return_head(static_cast<uint16_t>(low), miss);
 }
 
@@ -229,6 +233,7 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   request.tables_base = region_.tables_base();
   request.gateways = area.gateway.entries;
   request.compare = compare_;
+  request.returns = returns_form_;
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;

@@ -16,9 +16,10 @@
 // No instruction is translated twice, but for code that truly overlaps (a jump into the middle of
 // an instruction).
 //
-// Returns are looked up by the low 16 bits of the address; landings with the same bits form a
-// chain, each comparing the address.  A site's pairs form a chain too; above four, a hash table of
-// chains.
+// Returns find their landing by a number that stands at the low 32 bits of the address (unit.h).
+// Where two modules may be alike in them, landings compare the whole address, and those that share
+// their number form chains by the low 16 bits.  A site's pairs form a chain too; above four, a hash
+// table of chains.
 //
 // Code that was changed or unmapped is cut out of all chains, links and tables (invalidate.cpp).
 #pragma once
@@ -115,7 +116,6 @@ struct ArrivalStub {
   BlockRef to;
   uint32_t counter = 0;
   translate::Stub stub;
-  bool in_return_chain = false;
 };
 
 // A direct branch into or out of replaceable code, with the unit it led to at the time.
@@ -137,7 +137,7 @@ struct EventState {
 
 // What a place in the code cache is.
 struct CodeRecord {
-  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kDispatch, kLinkPair, kGateway };
+  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kLanding, kDispatch, kLinkPair };
   CacheAddr begin;
   Kind kind = Kind::kUnit;
   uint32_t index = 0;  // unit, site, arrival, link pair
@@ -164,6 +164,9 @@ class CodeCache {
   // How addresses are told apart; must be set before anything is translated.
   void set_compare(translate::Compare compare) { compare_ = compare; }
   translate::Compare compare() const { return compare_; }
+
+  void set_returns(translate::Returns form) { returns_form_ = form; }
+  translate::Returns returns_form() const { return returns_form_; }
 
   // The block at a target address, translated if need be.  An invalid reference when no code of
   // the program is there (the jump must fault as it would natively).  Errors: generated code, no
@@ -266,7 +269,7 @@ class CodeCache {
   void unlink(const Unit& unit);
   void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
                     const std::function<void(CacheAddr)>& set_head);
-  void remove_return(uint64_t original, CacheAddr entry);
+  void remove_return(uint64_t original);
   void remove_pair(uint32_t site_id, uint32_t index);
   Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
   // Errors when counters or code cache are nearly used up: better named than run into.
@@ -274,6 +277,9 @@ class CodeCache {
   ArrivalStub& arrival_at(BlockRef ref);
   CacheAddr way_in(BlockRef ref);
   void enter_landing(BlockRef call_block);
+  void add_landing(BlockRef ref, CacheAddr code, CacheAddr accept);
+  void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
+  void set_landing_number(uint64_t original, uint32_t number);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   void build_hash(SiteState& state, uint32_t site_id);
   void insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
@@ -290,6 +296,7 @@ class CodeCache {
   tracee::Process& process_;
   PlacementKind placement_;
   translate::Compare compare_ = translate::Compare::kAll64;
+  translate::Returns returns_form_ = translate::Returns::kPaired;
   RemoteCall remote_call_;
   std::function<FeedbackWeights(const Module&)> feedback_;
   std::vector<std::unique_ptr<Unit>> units_;
@@ -303,7 +310,8 @@ class CodeCache {
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
   std::vector<ArrivalStub> arrivals_;
-  FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
+  FlatMap<uint32_t> arrival_index_;       // unit << 44 | block << 20 | insn
+  std::vector<uint64_t> landings_ = {0};  // original addresses, by number
   std::vector<Chain> returns_ = std::vector<Chain>(65536);
   std::vector<std::vector<CodeRecord>> records_;  // by half of an area, ascending
   FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "engine/code_map.h"
 #include "engine/describe.h"
 #include "engine/finish.h"
 #include "engine/perf_map.h"
@@ -88,6 +89,26 @@ void ImageRun::enable_feedback() {
   });
 }
 
+// How addresses are told apart, and what returns look like.
+void ImageRun::choose_forms() {
+  // Libraries come closely below the loader; should one ever come elsewhere and collide, that is
+  // refused by name.
+  constexpr uint64_t kRoomForLibrariesBytes = 256ull << 20;
+  if (!modules_.low_halves_may_collide(kRoomForLibrariesBytes)) {
+    cache_.set_compare(Compare::kLow32);
+    modules_.forbid_collisions();
+  }
+  // Measured: from about here on the processor no longer knows the targets of all returns.
+  constexpr uint64_t kLargeProgramBytes = 3ull << 20;
+  uint64_t code_bytes = 0;
+  for (const auto& module : modules_.all()) {
+    if (!module->main_program) continue;
+    for (const TargetRange& range : module->executable) code_bytes += range.size_bytes();
+  }
+  if (const char* e = std::getenv("TALLY_RETURNS")) code_bytes = atol(e);
+  cache_.set_returns(code_bytes < kLargeProgramBytes ? Returns::kJump : Returns::kPaired);
+}
+
 Status ImageRun::set_up() {
   TRY(check_target());
   describe_process(*process_, facts_);
@@ -107,12 +128,7 @@ Status ImageRun::set_up() {
     TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
   }
   cache_.initialize_tables();
-  // Libraries come within a gigabyte below the loader; should one ever come elsewhere and collide,
-  // that is refused by name.
-  if (!modules_.low_halves_may_collide(1ull << 30)) {
-    cache_.set_compare(Compare::kLow32);
-    modules_.forbid_collisions();
-  }
+  choose_forms();
   enable_feedback();
   // The instruction borrowed so far is about to become non-executable.
   syscall_insn_ = TargetAddr(region_.areas().front().gateway.syscall_insn.value());
@@ -296,6 +312,11 @@ void ImageRun::collect(profile::Profile& result) {
       uint64_t value = 0;
       memcpy(&value, memory + 8 * c, sizeof value);
       counters[c] += value;
+    }
+  }
+  if (const char* path = std::getenv("TALLY_CODE_MAP")) {
+    if (Status written = write_code_map(cache_, path); !written) {
+      ledger_.issue("TALLY_CODE_MAP", written.error().message);
     }
   }
   // The profile of a large program is as large as what it is made from; both should not be here at

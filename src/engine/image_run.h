@@ -108,6 +108,7 @@ class ImageRun {
   void name_vanished(pid_t tid);
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
   Status hide_text();
+  void choose_forms();
   void enable_feedback();
   bool caught_by_net(const tracee::Event& event);
   void explain_signal(const tracee::Event& event);

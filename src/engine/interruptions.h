@@ -42,6 +42,7 @@ struct Position {
   TargetAddr pc;                      // for unwinding
   bool pc_is_return_address = false;  // kBetween: `pc` is where a return went
   bool pc_is_on_stack = false;        // kBetween: the return address has just been pushed
+  uint64_t stack_bytes = 0;           // what translated code has pushed beyond the program's own
 };
 
 struct Interruption {

@@ -78,9 +78,16 @@ void CodeCache::remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
   chain.erase(it);
 }
 
-void CodeCache::remove_return(uint64_t original, CacheAddr entry) {
+void CodeCache::remove_return(uint64_t original) {
+  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  const uint32_t number = numbers[static_cast<uint32_t>(original)];
+  if (number != 0 && landings_[number] == original) set_landing_number(original, 0);
   const auto low = static_cast<uint16_t>(original);
-  remove_entry(returns_[low], entry, region_.areas().front().gateway.return_miss,
+  Chain& chain = returns_[low];
+  auto it = std::find_if(chain.begin(), chain.end(),
+                         [&](const ChainEntry& e) { return e.original == original; });
+  if (it == chain.end()) return;
+  remove_entry(chain, it->entry, region_.areas().front().gateway.entries.ret,
                [&](CacheAddr head) { set_return_head(low, head); });
 }
 
@@ -116,14 +123,9 @@ void CodeCache::unlink(const Unit& unit) {
       case Incoming::Kind::kPair:
         remove_pair(in.index, in.pair);
         break;
-      case Incoming::Kind::kArrival: {
-        ArrivalStub& arrival = arrivals_[in.index];
-        if (arrival.in_return_chain) {
-          remove_return(address_of(arrival.to).value(), arrival.stub.entry);
-          arrival.in_return_chain = false;
-        }
+      case Incoming::Kind::kArrival:
+        remove_return(address_of(arrivals_[in.index].to).value());
         break;
-      }
     }
   }
   incoming_.erase(it);
@@ -140,7 +142,7 @@ void CodeCache::invalidate(uint32_t id) {
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const uint64_t address = unit.module->to_target(unit.address_of(b)).value();
     const BlockCode& code = unit.code.blocks[b];
-    if (code.landing != BlockCode::kNone) remove_return(address, unit.code.begin + code.landing);
+    if (code.landing != BlockCode::kNone) remove_return(address);
     const uint64_t* found = blocks_.find(address);
     if (found != nullptr && *found == (static_cast<uint64_t>(id) << 32 | b)) {
       blocks_.set(address, kGone);

@@ -172,6 +172,7 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
   }
   if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
   elf::UnwindRegisters registers = unwind_registers(regs);
+  registers.value[elf::kDwarfRsp] += position.stack_bytes;
   TargetAddr pc = position.pc;
   const bool at_return_address = position.pc_is_return_address || position.pc_is_on_stack;
   if (position.pc_is_on_stack) {

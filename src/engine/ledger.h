@@ -139,11 +139,14 @@ class Ledger {
   Position locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
                            const user_regs_struct& regs, uint32_t slot);
   Position locate_in_gateway(uint32_t slot);
+  Position locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot);
+  Position behind_popped_return(const user_regs_struct& regs);
+  Position in_front_of_return(const user_regs_struct& regs);
+  Position locate_in_thunk(const Unit& unit, uint32_t offset);
   Position at_start_of(BlockRef ref);
   Position at_end_of(BlockRef ref);
   Position at_check(uint32_t check);
   Position behind_call();
-  TargetAddr popped_address(const user_regs_struct& regs) const;
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;

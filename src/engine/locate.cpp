@@ -17,6 +17,7 @@ namespace {
 
 // Bytes of the sequences in translate/emit_unit.cpp.
 constexpr uint32_t kReturnPopped = 10;  // mov gs:[spill], rcx; pop rcx
+constexpr uint32_t kPlainReturnBytes = 2;
 
 // The offset right behind the `syscall` that ends a block.
 uint32_t behind_syscall(const Unit& unit, uint32_t block) {
@@ -24,6 +25,14 @@ uint32_t behind_syscall(const Unit& unit, uint32_t block) {
     if (site.block == block) return static_cast<uint32_t>(site.behind - unit.code.begin);
   }
   return UINT32_MAX;
+}
+
+// Behind the `call` of a call block, where the way to a landing elsewhere may lie.
+bool is_behind_call(const Unit& unit, uint32_t block, uint32_t offset) {
+  for (const Thunk& thunk : unit.code.thunks) {
+    if (thunk.block == block) return offset >= thunk.back;
+  }
+  return false;
 }
 
 }  // namespace
@@ -92,13 +101,6 @@ Position Ledger::behind_call() {
   return p;
 }
 
-// Where a return under way goes: what it popped still lies below the stack pointer.
-TargetAddr Ledger::popped_address(const user_regs_struct& regs) const {
-  uint64_t address = 0;
-  if (!process_.read_memory(TargetAddr(regs.rsp - 8), &address, sizeof address)) address = 0;
-  return TargetAddr(address);
-}
-
 Position Ledger::behind_return(TargetAddr target) {
   Position p;
   p.kind = Position::Kind::kBetween;
@@ -119,7 +121,10 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     const Position before = locate_in_gateway(slot);
     return before.kind == Position::Kind::kUnknown ? p : before;
   }
-  if (address < area->gateway.end) return locate_in_gateway(slot);
+  if (address < area->gateway.end) {
+    if (address >= area->gateway.entries.lookup) return locate_in_lookup(*area, regs, slot);
+    return locate_in_gateway(slot);
+  }
   const CodeRecord* record = cache_.record_at(address);
   if (record == nullptr) return {};
   switch (record->kind) {
@@ -144,7 +149,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     case CodeRecord::Kind::kArrival: {
       const ArrivalStub& arrival = cache_.arrivals()[record->index];
       if (address >= arrival.stub.counted) return at_start_of(arrival.to);
-      return behind_return(popped_address(regs));
+      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
     }
     case CodeRecord::Kind::kLinkPair: {
       const LinkPair& pair = cache_.link_pairs()[record->index];
@@ -153,15 +158,56 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       const bool call = cache_.unit(from.unit).procedure.blocks[from.block].end == isa::Flow::kCall;
       return call ? behind_call() : at_end_of(from);
     }
+    case CodeRecord::Kind::kLanding:
+      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
     case CodeRecord::Kind::kDispatch: {
       const SiteState& site = cache_.sites()[record->index];
       const BlockRef from{site.unit, site.site.block};
       return site.site.call ? behind_call() : at_end_of(from);
     }
-    case CodeRecord::Kind::kGateway:
-      break;
   }
   return {};
+}
+
+// A return that has no landing, or came to the wrong one.
+Position Ledger::locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot) {
+  const CacheAddr address(regs.rip);
+  const CacheAddr pop = area.gateway.entries.ret_pop;
+  if (address == pop) return in_front_of_return(regs);
+  if (address == area.gateway.entries.ret_popped) return behind_popped_return(regs);
+  if (address == pop + 1) return behind_return(TargetAddr(regs.rcx));
+  return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+}
+
+// In front of a `ret`: as if it had happened.  On the stack lies the original address, or already
+// the landing's.
+Position Ledger::in_front_of_return(const user_regs_struct& regs) {
+  uint64_t top = 0;
+  if (!process_.read_memory(TargetAddr(regs.rsp), &top, sizeof top)) return {};
+  Position p = behind_return(TargetAddr(top));
+  p.stack_bytes = sizeof top;
+  const CacheAddr landing(top);
+  if (region_.area_at(landing) == nullptr) return p;
+  const CodeRecord* record = cache_.record_at(landing);
+  if (record == nullptr) return {};
+  if (record->kind == CodeRecord::Kind::kArrival) {
+    p.pc = cache_.address_of(cache_.arrivals()[record->index].to);
+    return p;
+  }
+  if (record->kind != CodeRecord::Kind::kUnit) return {};
+  const Unit& unit = cache_.unit(record->index);
+  const auto offset = static_cast<uint32_t>(landing - unit.code.begin);
+  for (uint32_t b = 0; b < unit.code.blocks.size(); ++b) {
+    if (unit.code.blocks[b].landing == offset) p.pc = unit.module->to_target(unit.address_of(b));
+  }
+  return p;
+}
+
+// What a return has popped still lies below the stack pointer.
+Position Ledger::behind_popped_return(const user_regs_struct& regs) {
+  uint64_t popped = 0;
+  if (!process_.read_memory(TargetAddr(regs.rsp - 8), &popped, sizeof popped)) return {};
+  return behind_return(TargetAddr(popped));
 }
 
 // A thread inside the gateway is where its request says.
@@ -237,8 +283,6 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
         const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
         return call ? behind_call() : at_end_of(ref);
       }
-      case Mark::Kind::kMismatch:
-        return behind_return(popped_address(regs));
       case Mark::Kind::kSiteMiss: {
         const Site& site = code.sites[mark.index];
         const BlockRef ref{unit.id, site.block};
@@ -256,6 +300,9 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
     }
     return {};
   }
+  if (!code.thunks.empty() && offset >= code.thunks.front().offset) {
+    return locate_in_thunk(unit, offset);
+  }
   // The last block whose code begins at or before the offset.
   auto begin_of = [](const BlockCode& b) {
     return b.landing == BlockCode::kNone ? b.label : b.landing;
@@ -267,6 +314,19 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
   return locate_in_block(unit, block, offset, regs, slot);
 }
 
+// Until the return address is on the stack, the call has not happened.
+Position Ledger::locate_in_thunk(const Unit& unit, uint32_t offset) {
+  const auto& thunks = unit.code.thunks;
+  const Thunk& thunk = *(std::upper_bound(thunks.begin(), thunks.end(), offset,
+                                          [](uint32_t o, const Thunk& t) { return o < t.offset; }) -
+                         1);
+  if (offset >= thunk.pushed) return behind_call();
+  Position p = at_end_of({unit.id, thunk.block});
+  p.done -= 1;
+  p.stack_bytes = offset < thunk.popped ? sizeof(uint64_t) : 0;
+  return p;
+}
+
 Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
                                  const user_regs_struct& regs, uint32_t slot) {
   const BlockCode& code = unit.code.blocks[block];
@@ -274,6 +334,9 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
   const BlockRef ref{unit.id, block};
   if (offset < code.label) {
     if (code.return_counted < code.label && offset >= code.return_counted) return at_start_of(ref);
+    if (offset < code.landing_accept && code.landing_accept != code.landing) {
+      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+    }
     return behind_return(unit.module->to_target(unit.address_of(block)));
   }
   const uint32_t* first = unit.code.insn_offset.data() + b.first_insn;
@@ -315,10 +378,16 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       }
       break;
     case isa::Flow::kReturn:
-      if (into == kReturnPopped) return behind_return(TargetAddr(regs.rcx));
-      if (into > kReturnPopped) return behind_return(popped_address(regs));
+      // Up to a `ret` nothing has left the stack; behind it lies the way of a miss.
+      if (cache_.returns_form() == Returns::kPaired || size > kPlainReturnBytes) {
+        return in_front_of_return(regs);
+      }
+      if (into >= kReturnPopped) return behind_popped_return(regs);
       break;
     case isa::Flow::kCall: {
+      if (is_behind_call(unit, block, offset)) {
+        return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+      }
       for (const Link& link : unit.code.links) {
         if (link.block == block &&
             offset + 1 >= static_cast<uint32_t>(link.field - unit.code.begin)) {
@@ -329,6 +398,9 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
     }
     case isa::Flow::kIndirectCall:
     case isa::Flow::kIndirectJump:
+      if (is_behind_call(unit, block, offset)) {
+        return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+      }
       for (const Site& site : unit.code.sites) {
         if (site.block == block &&
             offset + 1 >= static_cast<uint32_t>(site.field - unit.code.begin)) {

@@ -74,6 +74,9 @@ TargetAddr CodeCache::address_of(BlockRef ref) const {
 Status CodeCache::check_room() const {
   constexpr uint32_t kSpareCounters = 200000;
   constexpr uint64_t kSpareBytes = 64 << 10;
+  if (landings_.size() >= tables::kLandingsMax) {
+    return make_error("the program makes calls from more than {} places", tables::kLandingsMax);
+  }
   if (next_counter_ + kSpareCounters > tcb::kCountersMax) {
     return make_error("the program needs more than {} counters", tcb::kCountersMax);
   }
@@ -103,8 +106,7 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
         return emit_stub(as, address_of(ref).value(), arrival.counter, unit.flags_live_at(ref),
-                         unit.entry_of(ref), area.gateway.return_miss, compare_,
-                         Arrived::kByReturn);
+                         unit.entry_of(ref), area.gateway.entries.lookup, compare_);
       });
   arrivals_.push_back(arrival);
   arrival_index_.set(key, index);
@@ -171,7 +173,12 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
 
 // ---- returns -----------------------------------------------------------------------------------
 
-// Makes the return address behind a call known to the return table.
+void CodeCache::set_landing_number(uint64_t original, uint32_t number) {
+  auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  __atomic_store_n(&numbers[static_cast<uint32_t>(original)], number, __ATOMIC_RELEASE);
+}
+
+// Makes the return address behind a call known.
 void CodeCache::enter_landing(BlockRef call_block) {
   const Unit& unit = *units_[call_block.unit];
   if (unit.dead) return;
@@ -180,14 +187,41 @@ void CodeCache::enter_landing(BlockRef call_block) {
   if (block == cfg::kExitBlock) return;
   const BlockCode& code = unit.code.blocks[block];
   if (code.landing == BlockCode::kNone) return;
-  const uint64_t original = unit.module->to_target(back).value();
+  add_landing({unit.id, block}, unit.code.begin + code.landing,
+              unit.code.begin + code.landing_accept);
+}
+
+// `code` is where returns to the block go; behind its comparison, if it has one, lies `accept`.
+void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
+  const uint64_t original = address_of(ref).value();
+  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  const uint32_t number = numbers[static_cast<uint32_t>(original)];
+  if (number == 0) {
+    const auto next = static_cast<uint32_t>(landings_.size());
+    auto* landings = reinterpret_cast<uint64_t*>(region_.tables() + tables::kLandings);
+    std::atomic_ref<uint64_t>(landings[next]).store(code.value(), std::memory_order_release);
+    landings_.push_back(original);
+    set_landing_number(original, next);
+    return;
+  }
+  if (landings_[number] == original) return;  // another thread has asked a moment ago
+  chain_landing(ref, original, accept);
+}
+
+// The low 32 bits of the address are another landing's, which finds out and looks here.
+void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept) {
+  CHECK(compare_ == Compare::kAll64) << "two modules alike in the low 32 bits";
   const auto low = static_cast<uint16_t>(original);
   Chain& chain = returns_[low];
   for (const ChainEntry& entry : chain) {
     if (entry.original == original) return;
   }
-  insert(chain, {original, unit.code.begin + code.landing, unit.code.address(code.mismatch_slot)},
-         unit.module->area->gateway.return_miss,
+  Area& area = area_of(ref);
+  const CodeRecord record{CacheAddr(), CodeRecord::Kind::kLanding, ref.unit, ref.block};
+  const LandingStub stub = emit_piece(area, record, [&](auto& as) {
+    return emit_landing_stub(as, original, accept, area.gateway.entries.ret, compare_);
+  });
+  insert(chain, {original, stub.entry, stub.mismatch_slot}, area.gateway.entries.ret,
          [&](CacheAddr head) { set_return_head(low, head); });
 }
 
@@ -198,23 +232,13 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
   const Unit& unit = *units_[ref.unit];
   const BlockCode& code = unit.code.blocks[ref.block];
   if (code.landing != BlockCode::kNone && ref.insn == 0) {
-    for (const cfg::Edge& edge : unit.procedure.edges) {
-      if (edge.kind == cfg::EdgeKind::kCallReturn && edge.to == ref.block) {
-        enter_landing({ref.unit, edge.from});
-        break;
-      }
-    }
-    return unit.code.begin + code.landing_accept;
+    const CacheAddr accept = unit.code.begin + code.landing_accept;
+    add_landing(ref, unit.code.begin + code.landing, accept);
+    return accept;
   }
-  ArrivalStub& arrival = arrival_at(ref);
-  if (!arrival.in_return_chain) {
-    arrival.in_return_chain = true;
-    const auto low = static_cast<uint16_t>(target.value());
-    insert(returns_[low], {target.value(), arrival.stub.entry, arrival.stub.mismatch_slot},
-           unit.module->area->gateway.return_miss,
-           [&](CacheAddr head) { set_return_head(low, head); });
-  }
-  return arrival.stub.accept;
+  const Stub stub = arrival_at(ref).stub;
+  add_landing(ref, compare_ == Compare::kAll64 ? stub.entry : stub.accept, stub.accept);
+  return stub.accept;
 }
 
 // ---- indirect branches -------------------------------------------------------------------------
@@ -231,8 +255,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
         return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
-                         destination.entry_of(to), state.site.miss_stub, compare_,
-                         Arrived::kByBranch);
+                         destination.entry_of(to), state.site.miss_stub, compare_);
       });
   stats_.pairs += 1;
   if (destination.replaceable) {
@@ -244,9 +267,8 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
 
 Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) {
   TRY(check_room());
-  const uint32_t unit_id = sites_[site_id].unit;
   const bool call = sites_[site_id].site.call;
-  if (call) enter_landing({unit_id, sites_[site_id].site.block});
+  if (call) enter_landing({sites_[site_id].unit, sites_[site_id].site.block});
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (!ref.valid()) return CacheAddr(target.value());
   SiteState& state = sites_[site_id];  // resolve may have moved it
@@ -271,7 +293,7 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
 
 // Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.
 void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
-  if (next_table_ + tables::kHashTableBytes > tables::kSizeBytes) return;  // stays a chain
+  if (next_table_ + tables::kHashTableBytes > tables::kHashTablesEnd) return;  // stays a chain
   size_t best = 0;
   for (HashKind kind :
        {HashKind::kBits4to11, HashKind::kBits5to12, HashKind::kBits8to15, HashKind::kBits0to7}) {
@@ -331,7 +353,10 @@ void CodeCache::cut(TargetRange range) {
     }
     set_head(chain.empty() ? miss : chain[0].entry);
   };
-  const CacheAddr miss = region_.areas().front().gateway.return_miss;
+  for (uint32_t id = 1; id < landings_.size(); ++id) {
+    if (range.contains(TargetAddr(landings_[id]))) set_landing_number(landings_[id], 0);
+  }
+  const CacheAddr miss = region_.areas().front().gateway.entries.ret;
   for (uint32_t low = 0; low < 65536; ++low) {
     rebuild(returns_[low], miss,
             [&](CacheAddr head) { set_return_head(static_cast<uint16_t>(low), head); });

@@ -58,11 +58,6 @@ class Assembler {
 
   // ---- registers -----------------------------------------------------------------------------
   void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
-  // The address a return has just popped still lies below the stack pointer; signals do not reach
-  // it there (the kernel leaves 128 bytes alone).
-  void mov_ecx_popped(bool high_half) { raw(0x8b, 0x4c, 0x24, high_half ? 0xfc : 0xf8); }
-  void mov_rcx_popped() { raw(0x48, 0x8b, 0x4c, 0x24, 0xf8); }
-  void mov_popped_rcx() { raw(0x48, 0x89, 0x4c, 0x24, 0xf8); }
   void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
   void lea_ecx_rcx_times8() { raw(0x8d, 0x0c, 0xcd), u32(0); }
   void lea_ecx_rcx_times2() { raw(0x8d, 0x0c, 0x09); }
@@ -81,11 +76,25 @@ class Assembler {
   void mov_ecx_at(uint64_t target) { raw(0x8b, 0x0d), rel32(target); }
   void movzx_ecx_word_at(uint64_t target) { raw(0x0f, 0xb7, 0x0d), rel32(target); }
   void movzx_ecx_byte_at(uint64_t target) { raw(0x0f, 0xb6, 0x0d), rel32(target); }
+  void lea_rsp_rsp_8() { raw(0x48, 0x8d, 0x64, 0x24, 0x08); }
+  void mov_top_imm(uint32_t imm) { raw(0x48, 0xc7, 0x04, 0x24), u32(imm); }
+  void mov_ecx_top() { raw(0x8b, 0x0c, 0x24); }
+  void mov_rcx_top() { raw(0x48, 0x8b, 0x0c, 0x24); }
+  void mov_top_rcx() { raw(0x48, 0x89, 0x0c, 0x24); }
+  void mov_rcx_popped() { raw(0x48, 0x8b, 0x4c, 0x24, 0xf8); }
+  void mov_ecx_ecx() { raw(0x89, 0xc9); }
+  void mov_ecx_table_rcx4(uint32_t abs) { raw(0x8b, 0x0c, 0x8d), u32(abs); }
+  void mov_rcx_table_rcx8(uint32_t abs) { raw(0x48, 0x8b, 0x0c, 0xcd), u32(abs); }
   void push_imm32(uint32_t imm) { u8(0x68), u32(imm); }
   void push_rip(uint64_t target) { raw(0xff, 0x35), rel32(target); }
 
   // ---- control -------------------------------------------------------------------------------
   void jmp(uint64_t target) { u8(0xe9), rel32(target); }
+  void call(uint64_t target) { u8(0xe8), rel32(target); }
+  void ret(uint16_t pop_bytes) {
+    if (pop_bytes == 0) return u8(0xc3);
+    raw(0xc2, static_cast<uint8_t>(pop_bytes), static_cast<uint8_t>(pop_bytes >> 8));
+  }
   void jcc(uint8_t condition, uint64_t target) {
     raw(0x0f, static_cast<uint8_t>(0x80 | condition));
     rel32(target);

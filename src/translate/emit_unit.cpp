@@ -35,6 +35,7 @@ class UnitEmitter {
     code_.insn_offset.resize(procedure_.insns.size());
     find_return_edges();
     for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
+    emit_thunks();
     code_.body_bytes = at();
     as_ = &cold_;
     emit_cold();
@@ -53,9 +54,16 @@ class UnitEmitter {
     void point_to(uint64_t target) const { part->patch_rel32(offset, target); }
     CacheAddr address() const { return CacheAddr(part->here().value() - part->offset() + offset); }
   };
+  enum class Into : uint8_t { kLabel, kLanding };
   struct Fixup {  // a distance inside the unit, patched at the end
     Field field;
     BlockIndex block;
+    Into into = Into::kLabel;
+  };
+  struct PendingThunk {
+    Field field;  // of the `call`
+    BlockIndex block;
+    uint32_t back;
   };
   struct ColdEdge {  // a counted taken edge
     Field field;
@@ -101,8 +109,11 @@ class UnitEmitter {
     BlockCode& code = code_.blocks[b];
     const cfg::Block& block = procedure_.blocks[b];
     code.landing = at();
-    const Verify verify = emit_verify(*as_, original(procedure_.address_of(block)),
-                                      request_.compare, Arrived::kByReturn);
+    if (request_.compare == Compare::kAll64) {
+      const Verify verify =
+          emit_verify(*as_, original(procedure_.address_of(block)), request_.compare);
+      point_mismatch(*as_, verify, request_.gateways.lookup.value());
+    }
     code.landing_accept = at();
     as_->mov_rcx_gs(tcb::kSpillRcx);
     code.return_counted = at();
@@ -111,7 +122,6 @@ class UnitEmitter {
       code.return_counted = to_unit_offset(
           emit_counter(*as_, static_cast<uint32_t>(plan_.edge_counter[edge]), block.flags_live_in));
     }
-    mismatches_.push_back({b, verify});
   }
 
   // The first point of the block at which `inc` may change the flags; the front if there is none.
@@ -328,14 +338,64 @@ class UnitEmitter {
   }
 
   void emit_call(BlockIndex b, const Insn& insn) {
-    emit_push_return(insn);
     const cfg::Block& block = procedure_.blocks[b];
     if (procedure_.edges[block.first_edge].kind == EdgeKind::kJump) {
+      emit_push_return(insn);
       return emit_next(b, block.first_edge);  // call next
     }
+    emit_call_through_thunk(b, insn);
+  }
+
+  // A call that pairs with a return: the landing must follow at once, where the processor expects
+  // the return.
+  void emit_call_through_thunk(BlockIndex b, const Insn& insn) {
+    const uint32_t edge = edge_of_kind(b, EdgeKind::kCallReturn);
+    if (edge == UINT32_MAX || request_.returns == Returns::kJump) {
+      emit_push_return(insn);
+      return emit_callee(b, insn);
+    }
+    as_->call(as_->here().value());
+    thunks_.push_back({last_field(), b, at()});
+    const BlockIndex back = procedure_.edges[edge].to;
+    if (back == b + 1) return;
+    as_->jmp(as_->here().value());
+    fixups_.push_back({last_field(), back, Into::kLanding});
+  }
+
+  void emit_thunks() {
+    for (const PendingThunk& pending : thunks_) {
+      const cfg::Block& block = procedure_.blocks[pending.block];
+      const Insn& insn = procedure_.insns[block.first_insn + block.insn_count - 1];
+      Thunk thunk;
+      thunk.block = pending.block;
+      thunk.back = pending.back;
+      thunk.offset = at();
+      pending.field.point_to(as_->here().value());
+      const uint64_t back = original(procedure_.range.begin + insn.offset + insn.size);
+      if (back < (1ull << 31)) {
+        as_->mov_top_imm(static_cast<uint32_t>(back));
+        thunk.popped = at();
+      } else {
+        as_->lea_rsp_rsp_8();
+        thunk.popped = at();
+        emit_push_return(insn);
+      }
+      thunk.pushed = at();
+      emit_callee(pending.block, insn);
+      code_.thunks.push_back(thunk);
+    }
+  }
+
+  // Goes to the callee, the return address being on the stack.
+  void emit_callee(BlockIndex b, const Insn& insn) {
     as_->align_patch(1);
     as_->jmp(as_->here().value());
-    add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
+    if (insn.flow == Flow::kCall) {
+      add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
+    } else {
+      code_.sites.push_back(Site{last_field().address(), CacheAddr(), b, true});
+      site_fields_.push_back(last_field());
+    }
   }
 
   // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
@@ -364,23 +424,42 @@ class UnitEmitter {
     as_->mov_gs_rcx(tcb::kSpillRcx);
     emit_load_target(insn);
     as_->mov_gs_rcx(tcb::kTarget);
-    const bool call = insn.flow == Flow::kIndirectCall;
-    if (call) emit_push_return(insn);
+    if (insn.flow == Flow::kIndirectCall) return emit_call_through_thunk(b, insn);
     as_->align_patch(1);
     as_->jmp(as_->here().value());
-    code_.sites.push_back(Site{last_field().address(), CacheAddr(), b, call});
+    code_.sites.push_back(Site{last_field().address(), CacheAddr(), b, false});
     site_fields_.push_back(last_field());
   }
 
   void emit_return(const Insn& insn) {
     as_->mov_gs_rcx(tcb::kSpillRcx);
-    as_->pop_rcx();
-    if (insn.return_pop_bytes) {
-      as_->lea_rsp_rsp(insn.return_pop_bytes);
-      as_->mov_popped_rcx();  // where the landing looks for it
+    const bool jump = request_.returns == Returns::kJump && insn.return_pop_bytes == 0;
+    if (jump) as_->pop_rcx();
+    if (request_.compare == Compare::kAll64) {
+      if (!jump) as_->mov_rcx_top();
+      as_->mov_gs_rcx(tcb::kTarget);
+      as_->mov_ecx_ecx();
+    } else if (jump) {
+      as_->mov_ecx_ecx();
+    } else {
+      as_->mov_ecx_top();
     }
-    as_->movzx_ecx_cx();
-    as_->jmp_table_rcx8(request_.tables_base + tables::kReturns);
+    as_->mov_ecx_table_rcx4(request_.tables_base + tables::kLandingNumbers);
+    if (jump) {
+      as_->jmp_table_rcx8(request_.tables_base + tables::kLandings);
+      return;
+    }
+    as_->jrcxz(0);
+    const uint32_t behind_jrcxz = as_->offset();
+    as_->mov_rcx_table_rcx8(request_.tables_base + tables::kLandings);
+    as_->mov_top_rcx();
+    as_->ret(static_cast<uint16_t>(insn.return_pop_bytes));
+    as_->patch_u8(behind_jrcxz - 1, static_cast<uint8_t>(as_->offset() - behind_jrcxz));
+    if (insn.return_pop_bytes == 0) return as_->jmp(request_.gateways.ret_pop.value());
+    as_->pop_rcx();
+    as_->mov_gs_rcx(tcb::kTarget);
+    as_->lea_rsp_rsp(insn.return_pop_bytes);
+    as_->jmp(request_.gateways.ret.value());
   }
 
   // rcx is free here, the kernel overwrites it; it is kept for a signal's handler that looks at it.
@@ -451,13 +530,6 @@ class UnitEmitter {
       code_.marks[own_mark].counted_offset = to_unit_offset(counted);
       emit_jump_along(edge.from, cold.edge, false);
     }
-    for (const auto& [block, verify] : mismatches_) {
-      mark(Mark::Kind::kMismatch, block);
-      point_mismatch(hot_, verify, as_->here().value());
-      const CacheAddr slot = as_->jmp_slot(request_.gateways.ret.value());
-      code_.blocks[block].mismatch_slot =
-          code_.body_bytes + static_cast<uint32_t>(slot - code_.cold_begin);
-    }
     for (size_t i = 0; i < cold_links_.size(); ++i) {
       mark(Mark::Kind::kLinkStub, cold_links_[i].link);
       cold_links_[i].field.point_to(as_->here().value());
@@ -501,7 +573,8 @@ class UnitEmitter {
   void apply_fixups() {
     const uint64_t begin = code_.begin.value();
     for (const Fixup& fixup : fixups_) {
-      fixup.field.point_to(begin + code_.blocks[fixup.block].label);
+      const BlockCode& block = code_.blocks[fixup.block];
+      fixup.field.point_to(begin + (fixup.into == Into::kLabel ? block.label : block.landing));
     }
   }
 
@@ -525,7 +598,7 @@ class UnitEmitter {
   std::vector<PoolEntry> pool_;
   std::vector<Field> site_fields_;
   std::vector<Field> syscall_fields_;
-  std::vector<std::pair<BlockIndex, Verify>> mismatches_;
+  std::vector<PendingThunk> thunks_;
 };
 
 }  // namespace
@@ -535,7 +608,7 @@ UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest&
 }
 
 size_t emit_bound_bytes(const cfg::Procedure& procedure) {
-  // A block's own overhead: landing (80), counter (38), terminator with its stubs (140).
+  // A block's own overhead: landing (80), counter (38), thunk, terminator and stubs (140).
   size_t bound = 256;
   for (const cfg::Block& block : procedure.blocks) bound += block.size_bytes + 320u;
   return bound + procedure.insns.size() * 4;

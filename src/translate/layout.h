@@ -16,9 +16,9 @@ namespace tally::translate {
 
 // ---- thread block (gs:offset) ------------------------------------------------------------------
 namespace tcb {
-inline constexpr uint32_t kSelf = 0x00;        // address of this block in the target
-inline constexpr uint32_t kSpillRcx = 0x08;    // rcx while an indirect branch is under way
-inline constexpr uint32_t kTarget = 0x10;      // original address an indirect branch goes to
+inline constexpr uint32_t kSelf = 0x00;      // address of this block in the target
+inline constexpr uint32_t kSpillRcx = 0x08;  // rcx while an indirect branch is under way
+inline constexpr uint32_t kTarget = 0x10;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kArgument = 0x18;    // what the request is about (link, site, event)
 inline constexpr uint32_t kState = 0x20;       // u32 MailboxState
 inline constexpr uint32_t kRequest = 0x24;     // u32 Request
@@ -66,10 +66,16 @@ inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a f
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
 inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
-inline constexpr uint32_t kReturns = 0x20000;      // 65536 pointers, by the address' low 16 bits
-inline constexpr uint32_t kHashTables = 0x100000;  // 256 pointers each, allocated upwards
+inline constexpr uint32_t kReturns = 0x20000;      // 65536 heads of chains, by the low 16 bits
+inline constexpr uint32_t kLandings = 0x100000;    // pointers, by the number of a landing
+inline constexpr uint32_t kLandingsMax = 2 << 20;
+inline constexpr uint32_t kHashTables = kLandings + kLandingsMax * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
-inline constexpr uint64_t kSizeBytes = 64ull << 20;
+inline constexpr uint32_t kHashTablesEnd = 64 << 20;
+// u32 numbers of landings, by the low 32 bits of the return address; 0: none.  Hardly any of it is
+// ever touched.
+inline constexpr uint32_t kLandingNumbers = kHashTablesEnd;
+inline constexpr uint64_t kSizeBytes = kLandingNumbers + (4ull << 32);
 }  // namespace tables
 
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;

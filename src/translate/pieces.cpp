@@ -21,16 +21,12 @@ uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
   return counted;
 }
 
-Verify emit_verify(Assembler& as, uint64_t original, Compare compare, Arrived arrived) {
+Verify emit_verify(Assembler& as, uint64_t original, Compare compare) {
   Verify verify;
   const auto low = static_cast<uint32_t>(original);
   const auto high = static_cast<uint32_t>(original >> 32);
   for (unsigned half = 0; half < (compare == Compare::kAll64 ? 2u : 1u); ++half) {
-    if (arrived == Arrived::kByReturn) {
-      as.mov_ecx_popped(half != 0);
-    } else {
-      as.mov_ecx_gs(tcb::kTarget + half * 4);
-    }
+    as.mov_ecx_gs(tcb::kTarget + half * 4);
     as.lea_ecx_rcx(static_cast<int32_t>(0u - (half ? high : low)));
     as.jrcxz(5);  // over the jmp
     as.jmp(as.here().value());
@@ -46,10 +42,10 @@ void point_mismatch(Assembler& as, const Verify& verify, uint64_t target) {
 }
 
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss, Compare compare, Arrived arrived) {
+               CacheAddr target, CacheAddr miss, Compare compare) {
   Stub stub;
   stub.entry = as.here();
-  const Verify verify = emit_verify(as, original, compare, arrived);
+  const Verify verify = emit_verify(as, original, compare);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.uncounted = as.here();
@@ -69,6 +65,19 @@ LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, Cac
   const uint32_t counted = emit_counter(as, counter, flags_live);
   stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
   as.jmp_anywhere(target.value());
+  return stub;
+}
+
+LandingStub emit_landing_stub(Assembler& as, uint64_t original, CacheAddr accept, CacheAddr miss,
+                              Compare compare) {
+  LandingStub stub;
+  stub.entry = as.here();
+  const Verify verify = emit_verify(as, original, compare);
+  as.jmp_anywhere(accept.value());
+  const uint64_t mismatch = as.here().value();
+  stub.mismatch_slot = as.jmp_slot(miss.value());
+  point_mismatch(as, verify, mismatch);
+  stub.end = as.here();
   return stub;
 }
 
@@ -242,13 +251,23 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
   emit_action(as, code, common, post);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
-  code.entries.ret = as.here();
-  as.mov_rcx_popped();
-  as.mov_gs_rcx(tcb::kTarget);
-  emit_entry(as, Request::kReturn, false, common);
+  code.entries.ret = emit_entry(as, Request::kReturn, false, common);
   code.entries.syscall = emit_entry(as, Request::kSyscall, false, common);
   code.entries.event = emit_entry(as, Request::kEvent, true, common);
-  code.return_miss = code.entries.ret;
+  code.entries.lookup = as.here();
+  as.mov_rcx_gs(tcb::kTarget);
+  as.movzx_ecx_cx();
+  as.jmp_table_rcx8(tables_base + tables::kReturns);
+  // The address a return has just popped still lies below the stack pointer; signals do not reach
+  // it there (the kernel leaves 128 bytes alone).
+  code.entries.ret_popped = as.here();
+  as.mov_rcx_popped();
+  as.mov_gs_rcx(tcb::kTarget);
+  as.jmp(code.entries.ret.value());
+  code.entries.ret_pop = as.here();
+  as.pop_rcx();
+  as.mov_gs_rcx(tcb::kTarget);
+  as.jmp(code.entries.ret.value());
   code.end = as.here();
   return code;
 }

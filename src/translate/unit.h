@@ -9,16 +9,24 @@
 //
 //   original                        copy
 //   call f                          push [original return address]; jmp f'
-//   ret                             mov gs:[spill], rcx; pop rcx
-//                                   movzx ecx, cx; jmp [returns + rcx*8]
-//   (return address)                landing: is [rsp-8] it? else next landing
-//                                            mov rcx, gs:[spill]
+//   ret                             mov gs:[spill], rcx; pop rcx; mov ecx, ecx
+//                                   mov ecx, [numbers + rcx*4]; jmp [landings + rcx*8]
+//                          or, in large programs (`Returns`):
+//   call f                          call thunk
+//     thunk                         lea rsp, [rsp+8]; push [original return address]; jmp f'
+//   ret                             mov gs:[spill], rcx; mov ecx, [rsp]; mov ecx, [numbers + rcx*4]
+//                                   jrcxz miss; mov rcx, [landings + rcx*8]; mov [rsp], rcx; ret
+//   (return address)                landing: mov rcx, gs:[spill]
 //   jmp/call r/m                    mov gs:[spill], rcx; mov rcx, r/m; mov gs:[target], rcx
 //                                   (push ...); jmp first pair stub of this site
 //   (site, target) pair stub        is gs:[target] it? else next pair stub
 //                                   mov rcx, gs:[spill]; inc counter of the pair; jmp target'
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
+//
+// The call and the translated return are a `call` and a `ret` of the processor's, so that its
+// return predictor stays in step.  A landing is found by the low 32 bits of the return address; it
+// checks nothing as long as no two modules' code is alike in them.
 //
 // A comparison is of the low 32 bits as long as no two modules' code is alike in them, and of all
 // 64 otherwise (`Compare`), so no two addresses of code are ever confused.  It goes through jrcxz,
@@ -84,7 +92,6 @@ struct Mark {
   enum class Kind : uint8_t {
     kEdgeStub,
     kLinkStub,
-    kMismatch,
     kEventStub,
     kSiteMiss,
     kSyscallStub,
@@ -105,8 +112,7 @@ struct Check {
 struct BlockCode {
   uint32_t label = 0;           // where branches inside the unit enter
   uint32_t landing = 0;         // return landing; kNone if the block is not behind a call
-  uint32_t landing_accept = 0;  // behind the landing's comparison
-  uint32_t mismatch_slot = 0;   // pointer to the next landing of the chain
+  uint32_t landing_accept = 0;  // behind the landing's comparison, if it has one
   uint32_t return_counted = 0;  // from here to `label` the return edge has been counted
   uint32_t probe_begin = 0;     // the block's counter
   uint32_t probe_counted = 0;   // from here on it has been incremented
@@ -114,6 +120,15 @@ struct BlockCode {
   uint32_t end = 0;             // end of the block's code in the body
   uint32_t edge_counted = 0;    // inline fall-through counter: counted from here on (0: none)
   static constexpr uint32_t kNone = UINT32_MAX;
+};
+
+// Behind the bodies: what a call goes through.
+struct Thunk {
+  uint32_t offset = 0;  // the landing's address is on the stack
+  uint32_t popped = 0;  // nothing is
+  uint32_t pushed = 0;  // the original return address is
+  uint32_t block = 0;
+  uint32_t back = 0;  // in the body, behind the `call`
 };
 
 // A unit has two parts: the body, and stubs that run seldom if ever.  They lie apart, so that the
@@ -130,7 +145,8 @@ struct UnitCode {
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
-  std::vector<Mark> marks;  // sorted by offset, all at or behind body_bytes
+  std::vector<Thunk> thunks;  // sorted by offset, up to body_bytes
+  std::vector<Mark> marks;    // sorted by offset, all at or behind body_bytes
   std::vector<Link> links;
   std::vector<Site> sites;
   std::vector<SyscallSite> syscalls;
@@ -145,12 +161,17 @@ struct UnitCode {
 // Addresses that generated code refers to.
 struct Gateways {
   CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
+  CacheAddr lookup;      // finds the landing of a return that came to another one's
+  CacheAddr ret_pop;     // a return without a landing, its address still on the stack
+  CacheAddr ret_popped;  // the same, its address popped
 };
 
+// Calls and returns as jumps are fewer instructions, and the processor predicts some thousand
+// targets of them; as `call` and `ret` they keep its return predictor in step, whatever the size of
+// the program.
+enum class Returns : uint8_t { kJump, kPaired };
 // How much of an address tells it from all others.
 enum class Compare : uint8_t { kLow32, kAll64 };
-// Where the address in question is: gs:[target] for indirect branches, [rsp-8] behind a return.
-enum class Arrived : uint8_t { kByBranch, kByReturn };
 
 struct EmitRequest {
   const cfg::Procedure* procedure = nullptr;
@@ -160,6 +181,7 @@ struct EmitRequest {
   uint32_t tables_base = 0;  // address of the tables in the target
   Gateways gateways;
   Compare compare = Compare::kAll64;
+  Returns returns = Returns::kPaired;
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
   uint32_t first_syscall = 0;
@@ -182,14 +204,14 @@ size_t emit_bound_bytes(const cfg::Procedure& procedure);
 // on the counter has been incremented.
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 
-// Compares where control wants to go with an original address; falls through when equal, else jumps
-// to a field (offset returned, 0 if unused) that the caller points somewhere.  Changes rcx and no
-// flag: the address may belong to a stub farther down the chain, or to a target never seen before,
-// and that one may look at the flags.
+// Compares where control wants to go (gs:[target]) with an original address; falls through when
+// equal, else jumps to a field (offset returned, 0 if unused) that the caller points somewhere.
+// Changes rcx and no flag: the address may belong to a stub farther down the chain, or to a target
+// never seen before, and that one may look at the flags.
 struct Verify {
   uint32_t mismatch_fields[2] = {0, 0};
 };
-Verify emit_verify(isa::Assembler& as, uint64_t original, Compare compare, Arrived arrived);
+Verify emit_verify(isa::Assembler& as, uint64_t original, Compare compare);
 void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 
 // A stub that is the only way from a site (or from anywhere, for returns and cross links) to a
@@ -203,7 +225,14 @@ struct Stub {
   CacheAddr end;
 };
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss, Compare compare, Arrived arrived);
+               CacheAddr target, CacheAddr miss, Compare compare);
+
+// A link of a return chain: leads to a landing whose address has been accepted.
+struct LandingStub {
+  CacheAddr entry, mismatch_slot, end;
+};
+LandingStub emit_landing_stub(isa::Assembler& as, uint64_t original, CacheAddr accept,
+                              CacheAddr miss, Compare compare);
 
 // A counted way from one direct branch to its target, for links that may have to be taken back.
 struct LinkStub {
@@ -215,7 +244,6 @@ LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live
 // The code that talks to the monitor; once per area.
 struct GatewayCode {
   Gateways entries;
-  CacheAddr return_miss;   // for empty slots of the return table
   CacheAddr syscall_insn;  // the `syscall` executed for the program; a thread born here resumes
   CacheAddr begin, end;
 };
