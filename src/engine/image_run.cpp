@@ -105,7 +105,6 @@ void ImageRun::choose_forms() {
     if (!module->main_program) continue;
     for (const TargetRange& range : module->executable) code_bytes += range.size_bytes();
   }
-  if (const char* e = std::getenv("TALLY_RETURNS")) code_bytes = atol(e);
   cache_.set_returns(code_bytes < kLargeProgramBytes ? Returns::kJump : Returns::kPaired);
 }
 

@@ -85,9 +85,9 @@ TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
   Listing listing(buffer.data(), address, as.offset());
   listing.read(0, as.offset(), {});
   listing.expect_targets({});
-  for (CacheAddr entry :
-       {code.entries.link, code.entries.indirect, code.entries.ret, code.entries.syscall,
-        code.entries.event, code.return_miss, code.syscall_insn}) {
+  for (CacheAddr entry : {code.entries.link, code.entries.indirect, code.entries.ret,
+                          code.entries.syscall, code.entries.event, code.entries.lookup,
+                          code.entries.ret_pop, code.entries.ret_popped, code.syscall_insn}) {
     EXPECT_TRUE(listing.starts_at(static_cast<uint32_t>(entry - address)));
   }
   EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
@@ -167,8 +167,11 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   // Units begin anywhere, not only at multiples of 8.
   const CacheAddr address(bias + 0x10000000 + random_() % 64);
   const CacheAddr far(bias + 0x20000000);
-  gateways_ = {far, far + 16, far + 32, far + 48, far + 64};
+  const auto pick = random_() % 4;
   EmitRequest request;
+  request.compare = pick % 2 == 0 ? Compare::kAll64 : Compare::kLow32;
+  request.returns = pick / 2 == 0 ? Returns::kJump : Returns::kPaired;
+  gateways_ = {far, far + 16, far + 32, far + 48, far + 64, far + 80, far + 96, far + 112};
   request.procedure = &procedure;
   request.plan = &plan_;
   request.view = &view_;
@@ -212,14 +215,9 @@ void Units::check_places() {
     ASSERT_LT(code_.insn_offset[first], block.end);
     ASSERT_LE(block.end, code_.body_bytes);
     if (block.landing != BlockCode::kNone) {
-      ASSERT_LT(block.landing, block.landing_accept);
+      ASSERT_LE(block.landing, block.landing_accept);
       ASSERT_LT(block.landing_accept, block.return_counted);
       ASSERT_LE(block.return_counted, block.label);
-      ASSERT_GE(block.mismatch_slot, code_.body_bytes) << "a landing without a mismatch slot";
-      ASSERT_EQ((code_.begin.value() + block.mismatch_slot) & 7, 0u);
-      uint64_t slot = 0;
-      std::memcpy(&slot, &buffer_[block.mismatch_slot], sizeof slot);
-      ASSERT_EQ(slot, gateways_.ret.value());
     }
     if (plan_.block_counter[b] != kNoCounter) {
       ASSERT_LT(block.probe_insn, procedure_->blocks[b].insn_count);
@@ -277,14 +275,20 @@ void Units::check_pushed_returns() {
   for (size_t b = 0; b < procedure_->blocks.size(); ++b) {
     const cfg::Block& block = procedure_->blocks[b];
     if (block.end != Flow::kCall) continue;
-    const uint32_t at = code_.insn_offset[block.first_insn + block.insn_count - 1];
+    uint32_t at = code_.insn_offset[block.first_insn + block.insn_count - 1];
     const uint64_t expected = procedure_->end_of(block).value() + bias_;
     uint64_t pushed = 0;
-    if (buffer_[at] == 0x68) {
-      int32_t immediate = 0;
+    int32_t immediate = 0;
+    const auto thunk = std::find_if(code_.thunks.begin(), code_.thunks.end(),
+                                    [&](const Thunk& t) { return t.block == b; });
+    if (thunk != code_.thunks.end() && thunk->popped == thunk->pushed) {
+      std::memcpy(&immediate, &buffer_[thunk->pushed - 4], sizeof immediate);
+      pushed = static_cast<uint64_t>(int64_t{immediate});
+    } else if (buffer_[at] == 0x68) {
       std::memcpy(&immediate, &buffer_[at + 1], sizeof immediate);
       pushed = static_cast<uint64_t>(int64_t{immediate});
     } else {
+      if (thunk != code_.thunks.end()) at = thunk->popped;
       const isa::Insn push =
           isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
       const uint64_t slot = push.target - code_.begin.value();
@@ -312,21 +316,25 @@ uint32_t Units::pool_begin() const {
       at += insn.size;
     }
   }
+  for (const Thunk& thunk : code_.thunks) {
+    if (thunk.popped == thunk.pushed) continue;
+    const isa::Insn push =
+        isa::decode(std::span(buffer_).subspan(thunk.popped), (code_.begin + thunk.popped).value());
+    begin = std::min(begin, push.target - code_.begin.value());
+  }
   return static_cast<uint32_t>(begin);
 }
 
 void Units::check_decodes() {
   std::set<uint32_t> data;
-  for (const BlockCode& block : code_.blocks) {
-    if (block.landing != BlockCode::kNone) data.insert(block.mismatch_slot);
-  }
   Listing listing(buffer_.data(), code_.begin, code_.size_bytes);
   listing.read(0, code_.body_bytes, {});
   // Behind the stubs comes the pool of return addresses, which is data.
   listing.read(code_.body_bytes, pool_begin(), data);
   if (HasFatalFailure()) return;
-  const std::set<CacheAddr> elsewhere = {gateways_.link, gateways_.indirect, gateways_.ret,
-                                         gateways_.syscall, gateways_.event};
+  const std::set<CacheAddr> elsewhere = {gateways_.link,    gateways_.indirect, gateways_.ret,
+                                         gateways_.syscall, gateways_.event,    gateways_.lookup,
+                                         gateways_.ret_pop};
   listing.expect_targets(elsewhere);
   for (uint32_t at : code_.insn_offset) EXPECT_TRUE(listing.starts_at(at)) << "offset " << at;
   for (const Mark& mark : code_.marks) {
@@ -372,7 +380,7 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
     request.view = &view_;
     request.tables_base = kTablesBase;
     const CacheAddr gateway(0x10001000);
-    request.gateways = {gateway, gateway, gateway, gateway, gateway};
+    request.gateways = {gateway, gateway, gateway, gateway, gateway, gateway, gateway, gateway};
     std::vector<uint8_t> cold(1 << 20);
     isa::Assembler cold_as(cold.data(), cold.size(), CacheAddr(0x10100000));
     EXPECT_EQ(emit_unit(as, cold_as, request).size_bytes, 0u);

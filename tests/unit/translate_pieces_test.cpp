@@ -182,7 +182,7 @@ TEST_P(Pieces, AStubTakesItsOwnTargetOnlyAndCountsIt) {
     isa::Assembler as = code_.assembler(0);
     emit_enter(as);
     const Stub stub = emit_stub(as, original, counter, live, code_.address(kHitAt),
-                                code_.address(kMissAt), Compare::kAll64, Arrived::kByBranch);
+                                code_.address(kMissAt), Compare::kAll64);
     ASSERT_EQ(stub.mismatch_slot.value() & 7, 0u);
     ASSERT_TRUE(stub.entry < stub.accept && stub.accept < stub.uncounted &&
                 stub.uncounted < stub.counted && stub.counted < stub.mismatch_slot &&
