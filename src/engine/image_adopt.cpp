@@ -55,6 +55,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   modules_.inherit(parent.modules_, region_);
   cache_.initialize_tables();
   cache_.set_compare(parent.cache_.compare());
+  cache_.set_returns(parent.cache_.returns_form());
   enable_feedback();
   cache_.set_remote_call(call);
   TRY(begin_at(pc, regs, parent, parent_slot));
