@@ -20,8 +20,7 @@ namespace tally::engine {
 
 class Finisher {
  public:
-  explicit Finisher(std::function<Status(profile::Profile)> keep)
-      : keep_(std::move(keep)), thread_([this] { run(); }) {}
+  explicit Finisher(std::function<Status(profile::Profile)> keep) : keep_(std::move(keep)) {}
   ~Finisher();
   Finisher(const Finisher&) = delete;
   Finisher& operator=(const Finisher&) = delete;
@@ -29,6 +28,10 @@ class Finisher {
   void add(std::unique_ptr<ImageRun> image);
   // Waits until all are done; the first error of `keep`, if any.
   Status finish();
+
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
 
  private:
   void run();
@@ -40,7 +43,7 @@ class Finisher {
   bool no_more_ = false;
   std::optional<Error> error_;
   double monitor_cpu_seconds_ = 0;  // what earlier profiles were told
-  std::thread thread_;              // last: it uses all of the above
+  std::thread thread_;
 };
 
 }  // namespace tally::engine

@@ -19,7 +19,7 @@ namespace tally::engine {
 
 class ServiceThread {
  public:
-  ServiceThread() : thread_([this] { run(); }) {}
+  ServiceThread() = default;
   ~ServiceThread() { stop(); }
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
@@ -31,6 +31,9 @@ class ServiceThread {
   void add(Service& service);
   void remove(Service& service);
 
+  void start() {
+    thread_ = std::thread([this] { run(); });
+  }
   void stop();
 
  private:
@@ -43,7 +46,7 @@ class ServiceThread {
   std::vector<Service*> services_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> bell_{0};  // our own doorbell: rung when `services_` changes
-  std::thread thread_;             // last: it uses all of the above
+  std::thread thread_;
 };
 
 }  // namespace tally::engine

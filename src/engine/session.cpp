@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <linux/sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <map>
 #include <optional>
@@ -20,6 +22,19 @@ using tracee::Event;
 using Kind = tracee::EventKind;
 
 namespace {
+
+volatile pid_t forwarding_to = 0;
+
+// While the command runs, a signal to us alone is for it, and ^C reaches it anyway.  Afterwards it
+// is for us: we end, and the kernel ends what is left.
+void forward_signal(int number, siginfo_t* info, void*) {
+  if (forwarding_to == 0) {
+    signal(number, SIG_DFL);
+    raise(number);
+  } else if (info->si_code != SI_KERNEL) {
+    kill(forwarding_to, number);
+  }
+}
 
 // The conductor: receives the events of all threads and hands each to the image run it belongs to.
 class Session {
@@ -81,6 +96,8 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
 Status Session::run(std::unique_ptr<tracee::Process> process) {
   auto image = std::make_unique<ImageRun>(std::move(process), options_);
   TRY(image->set_up());
+  service_thread_.start();
+  finisher_.start();
   {
     std::lock_guard lock(service_thread_.mutex());
     begin_image(std::move(image), "start", nullptr).process().resume(main_pid_);
@@ -238,6 +255,14 @@ void Session::process_execed(const Event& event) {
   finish_if_over(old);
 }
 
+// Only a tracer that may do everything lets the kernel give a program other rights.
+bool lost_rights(const std::string& program) {
+  struct stat status {};
+  if (geteuid() == 0 || stat(program.c_str(), &status) != 0) return false;
+  return (status.st_mode & S_ISUID) != 0 ||
+         ((status.st_mode & S_ISGID) != 0 && (status.st_mode & S_IXGRP) != 0);
+}
+
 std::optional<std::string> Session::why_not_followed(pid_t pid) const {
   if (!options_.follow_children && pid != main_pid_) {
     return "child processes ran natively and were not counted";
@@ -258,7 +283,14 @@ Status Session::follow_exec(pid_t pid, const ImageRun& old) {
     image->process().let_go();
     return status;
   }
-  begin_image(std::move(image), "exec", &old).process().resume(pid);
+  ImageRun& run = begin_image(std::move(image), "exec", &old);
+  if (lost_rights(run.facts().program)) {
+    run.issue(
+        "rights",
+        "this program is set-uid or set-gid and ran without the rights of its owner, since it "
+        "was traced");
+  }
+  run.process().resume(pid);
   return Ok{};
 }
 
@@ -268,6 +300,7 @@ void Session::thread_gone(const Event& event) {
   if (event.tid == main_pid_) {
     end_ = {event.exited, event.exit_status, event.signal};
     main_ended_ = true;
+    forwarding_to = 0;
   }
   early_.erase(event.tid);
   auto it = owner_.find(event.tid);
@@ -287,12 +320,6 @@ void Session::finish_if_over(ImageRun& image) {
   std::unique_ptr<ImageRun> owned = std::move(it->second);
   images_.erase(it);
   if (!error_) finisher_.add(std::move(owned));
-}
-
-volatile pid_t forwarding_to = 0;
-
-void forward_signal(int signal, siginfo_t* info, void*) {
-  if (info->si_code != SI_KERNEL && forwarding_to > 0) kill(forwarding_to, signal);
 }
 
 }  // namespace

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Programs that start others: same output and end as natively, every run of theirs balanced and
+exact, and as many runs as there were program images."""
+import json
+import os
+import sys
+
+import processes
+import refusal
+from refusal import accepted, complain, compile_c, finish, path, profile, run
+
+FOLDER = path("things")
+os.makedirs(FOLDER)
+for number in range(20):
+    with open(f"{FOLDER}/file{number}.txt", "w", encoding="ascii") as f:
+        f.write(f"line {number}\n" * 50)
+with open(path("script"), "w", encoding="ascii") as f:
+    f.write('#!/bin/sh\n# a script that runs a script\necho "$1"; [ "$1" = done ] || exec "$0" done\n')
+os.chmod(path("script"), 0o755)
+compile_c("thirty_two", "void _start(void) { __asm__(\"mov $1, %eax\\n mov $5, %ebx\\n int $0x80\"); }",
+          "-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie")
+
+# Command line, least number of runs.
+COMMANDS = {
+    "dash": (["dash", "-c", "echo a | cat; x=$(expr 1 + 2); echo $x; (exit 3); echo $?"], 6),
+    "bash": (["bash", "-c", "echo a | tr a b | cat; x=$(expr 4 + 5); echo $x; for i in 1 2; do (echo $i); done"
+              "; sleep 0.1 & wait $!; kill -TERM $$"], 9),
+    "make": (["make", "-j2", "-f", path("Makefile"), "-C", FOLDER], 9),
+    "xargs": (["sh", "-c", f"ls {FOLDER}/*.txt | xargs -P2 -n5 wc -c | sort"], 7),
+    "find": (["find", FOLDER, "-name", "file1*.txt", "-exec", "head", "-c", "4", "{}", ";"], 12),
+    "tar": (["sh", "-c", f"tar -C {FOLDER} --sort=name --mtime=@0 -czf - file1.txt file2.txt | tar -tzf -"], 5),
+    "perl": (["perl", "-e", "$|=1; for (1..3) { if (!fork) { print qq($_\\n); exit $_ } wait; print $?>>8, qq(\\n) }"
+              "print `echo back`; system(q(exit 4)); print $?>>8, qq(\\n);"], 6),
+    "python": (["python3", "-S", "-E", "-c", "import subprocess,os\n"
+                "print(subprocess.run(['echo','x'],capture_output=True).stdout)\n"
+                "p=os.fork()\nif p==0: os._exit(9)\nprint(os.waitpid(p,0)[1])"], 3),
+    "git": (["git", "-C", FOLDER, "init", "-q", "."], 1),
+    "script": ([path("script"), "first"], 2),
+    "env": (["env", "A=1", "nice", "-n", "1", "sh", "-c", "echo $A"], 3),
+    "sh -c exec": (["sh", "-c", "exec echo $0 hello"], 2),
+    "dpkg": (["sh", "-c", "dpkg --list | head -3"], 3),
+}
+with open(path("Makefile"), "w", encoding="ascii") as f:
+    f.write("all: m.o n.o\n\tld -r -o all.o m.o n.o\n\t@echo linked\n"
+            "%.o: %.c\n\tgcc -O1 -c -o $@ $<\n")
+for name in "mn":
+    with open(f"{FOLDER}/{name}.c", "w", encoding="ascii") as f:
+        f.write(f"int {name}(int x) {{ return x * {len(name)} + 7; }}\n")
+
+
+def clean():
+    for name in ("m.o", "n.o", "all.o"):
+        if os.path.exists(f"{FOLDER}/{name}"):
+            os.remove(f"{FOLDER}/{name}")
+
+
+for name, (command, runs_least) in COMMANDS.items():
+    if len(sys.argv) > 1 and name not in sys.argv[1:]:
+        continue
+    clean()
+    native = processes.run(command, refusal.WORK, "native", 60)
+    clean()
+    file = name.replace(" ", "_") + ".tally"
+    done = run(profile(file, *command), name + " (signal)", timeout=200)
+    if done.end() != native.end():
+        complain(f"{name}: ended with {done.end()}, natively {native.end()}")
+    # What runs at the same time may write in another order.
+    same = sorted(done.stdout.splitlines()) == sorted(native.stdout.splitlines())
+    if not same:
+        complain(f"{name}: stdout is {done.stdout[:300]!r}, natively {native.stdout[:300]!r}")
+    if done.stderr != native.stderr:
+        complain(f"{name}: stderr is {done.stderr.decode(errors='replace')[:600]}")
+        continue
+    report = json.loads(accepted(["report", path(file), "--format=json"], name + " report").stdout)
+    for one in report["runs"]:
+        if not one["balanced"] or one["issues"]:
+            complain(f"{name}: run {one['number']} ({one['command'][:60]}) is not balanced or exact")
+    if not report["flow"]["balanced"]:
+        complain(f"{name}: the sum is not balanced: {report['flow']['faults'][:3]}")
+    if len(report["runs"]) < runs_least:
+        complain(f"{name}: {len(report['runs'])} runs, expected at least {runs_least}")
+
+# What cannot be followed runs natively and is named; so do children that are not to be followed.
+done = run(profile("old.tally", "sh", "-c", path("thirty_two") + "; echo $?"), "32-bit")
+if done.stdout != b"5\n" or b"32-bit" not in done.stderr:
+    complain(f"32-bit: stdout {done.stdout!r}, stderr {done.stderr!r}")
+done = run(["profile", "--children=ignore", "-o", path("i.tally"), "--", "sh", "-c", "(echo a); echo b"], "ignore")
+if done.stdout != b"a\nb\n" or b"natively" not in done.stderr:
+    complain(f"--children=ignore: stdout {done.stdout!r}, stderr {done.stderr!r}")
+finish()
