@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the time of a program under Tally goes: samples of `perf` against the map of the code cache.
+"""Where the time of a program under Tally goes: samples of perf against the code cache.
 
     bench/where.py --tally build/release/tally -- PROGRAM ARGS...
 
@@ -13,9 +13,12 @@ import bisect
 import collections
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+
+ADDRESS = re.compile("[0-9a-f]{6,16}")
 
 
 def main():
@@ -39,7 +42,7 @@ def main():
     kinds, hot = collections.Counter(), collections.Counter()
     for line in script.splitlines():
         fields = line.split()
-        address = next((f for f in fields[1:] if len(f) >= 6 and all(c in "0123456789abcdef" for c in f)), None)
+        address = next((f for f in fields[1:] if ADDRESS.fullmatch(f)), None)
         if address is None:
             continue
         ip = int(address, 16)
