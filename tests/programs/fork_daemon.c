@@ -3,7 +3,6 @@
 // ci: gcc O2 pie dynamic
 // oracle: closed
 // count: work = 35
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +17,6 @@ int main(void) {
       for (int i = 0; i < 100 && getppid() != 1; i++) usleep(1000);
       usleep(50000);
       for (int i = 0; i < 30; i++) work();
-      printf("daemon %ld\n", sink);
-      fflush(stdout);
     }
     _exit(0);
   }
