@@ -57,6 +57,12 @@ std::string block_place(const Profile& profile, const Symbols& symbols, uint32_t
   return symbols.address_name(profile.procedures[block.procedure_id].module_id, block.address);
 }
 
+// Compilers have command lines of many words; JSON has them in full.
+std::string shortened(const std::string& command) {
+  constexpr size_t kBytesMax = 80;
+  return command.size() <= kBytesMax ? command : command.substr(0, kBytesMax - 3) + "...";
+}
+
 class TextReport {
   static constexpr size_t kRunsShown = 40;
 
@@ -189,7 +195,7 @@ class TextReport {
                  !line.balanced     ? "NOT BALANCED"
                  : line.issues == 0 ? "balanced"
                                     : "not exact",
-                 line.command});
+                 shortened(line.command)});
     }
     if (lines.size() > shown) {
       output_.print("  ... and {} more; --format=json lists all\n",
