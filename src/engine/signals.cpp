@@ -13,7 +13,8 @@ using tracee::Event;
 
 namespace {
 
-constexpr uint64_t kAllButTrap = ~(1ull << (SIGTRAP - 1));
+constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
+constexpr uint64_t kAllButTrap = ~kTrapBit;
 constexpr int kFirstRealTime = 32;
 
 // Raised by the instruction that the thread stands at (or, for a trap, has just executed).
@@ -82,8 +83,10 @@ void Signals::forget(pid_t tid) {
   std::erase_if(held_, [tid](const auto& entry) { return entry.first.first == tid; });
 }
 
-bool Signals::has_handler(const Event& event) const {
-  return (process_.dispositions(event.tid).caught >> (event.signal - 1) & 1) != 0;
+bool Signals::has_handler(const Event& event) {
+  const tracee::Process::Dispositions now = process_.dispositions(event.tid);
+  trap_ignored_ = (now.ignored & kTrapBit) != 0;
+  return (now.caught >> (event.signal - 1) & 1) != 0;
 }
 
 // ---- where a thread stands ---------------------------------------------------------------------
@@ -184,33 +187,36 @@ std::optional<Signals::Point> Signals::point_of_fault(const user_regs_struct& re
 
 // ---- delivery ----------------------------------------------------------------------------------
 
-Result<std::optional<Event>> Signals::roll_forward(pid_t tid, uint32_t slot,
-                                                   user_regs_struct& regs) {
+Result<Signals::Rolled> Signals::roll_forward(const Event& event, uint32_t slot,
+                                              user_regs_struct& regs) {
   constexpr int kStepsMax = 100000;
-  if (point_at(regs, slot)) return std::optional<Event>();
+  const pid_t tid = event.tid;
+  Rolled rolled;
+  if (point_at(regs, slot)) return rolled;
+  rolled.stepped = true;
   uint64_t mask = process_.signal_mask(tid);
   process_.set_signal_mask(tid, kAllButTrap);
-  std::optional<Event> other;
-  for (int steps = 0; !other && !point_at(regs, slot); ++steps) {
+  for (int steps = 0; !rolled.other && !point_at(regs, slot); ++steps) {
     if (steps == kStepsMax) {
       return make_error("a thread at {:#x} could not be brought to an instruction", regs.rip);
     }
     service_.serve_now(slot);
     const Area* area = region_.area_at(CacheAddr(regs.rip));
     const bool returns = area != nullptr && CacheAddr(regs.rip) == area->gateway.syscall_insn;
-    TRY_ASSIGN(Event event, process_.step(tid, 0));
-    if (!tracee::Process::is_step_end(event)) {
-      other = event;
+    TRY_ASSIGN(Event stepped, process_.step(tid, 0));
+    if (!tracee::Process::is_step_end(stepped)) {
+      rolled.other = stepped;
     } else if (!process_.try_registers(tid, regs)) {
       return make_error("thread {} vanished while a signal was delivered", tid);
     }
-    if (returns) {  // the handler's own mask has been restored
+    if (returns) {  // from another handler: the mask from before it has been restored
       mask = process_.signal_mask(tid);
+      rolled.blocked = (mask >> (event.signal - 1) & 1) != 0;
       process_.set_signal_mask(tid, kAllButTrap);
     }
   }
   process_.set_signal_mask(tid, mask);
-  return other;
+  return rolled;
 }
 
 Result<std::optional<Event>> Signals::deliver(const Event& event, uint32_t slot) {
@@ -229,18 +235,20 @@ Result<std::optional<Event>> Signals::deliver(const Event& event, uint32_t slot)
       info.si_addr = reinterpret_cast<void*>(point->original.rip);  // NOLINT: the target's address
     }
   } else {
-    TRY_ASSIGN(std::optional<Event> other, roll_forward(tid, slot, regs));
-    if (other) {
-      if (other->kind != tracee::EventKind::kGone && other->kind != tracee::EventKind::kExiting)
-        hold(tid, info);
-      return other;
+    TRY_ASSIGN(const Rolled rolled, roll_forward(event, slot, regs));
+    if (rolled.other) {
+      const tracee::EventKind kind = rolled.other->kind;
+      if (kind != tracee::EventKind::kGone && kind != tracee::EventKind::kExiting) hold(tid, info);
+      return rolled.other;
     }
-    point = point_at(regs, slot);
-    if (process_.signal_mask(tid) >> (event.signal - 1) & 1) {  // by a mask just restored
+    if (rolled.blocked) {
       hold(tid, info);
+      if (rolled.stepped) TRY(ignore_trap_again(tid, slot));
       process_.resume(tid);
       return std::optional<Event>();
     }
+    point = point_at(regs, slot);
+    point->stepped = rolled.stepped;
   }
   user_regs_struct fallback = regs;
   if (point->cancels) {
@@ -300,7 +308,31 @@ Status Signals::begin_handler(pid_t tid, uint32_t slot, const Point& point) {
     regs.rip = entry.value();
   }
   process_.set_registers(tid, regs);
+  if (point.stepped) TRY(ignore_trap_again(tid, slot));
   process_.resume(tid);
+  return Ok{};
+}
+
+Status Signals::ignore_trap_again(pid_t tid, uint32_t slot) {
+  if (!trap_ignored_) return Ok{};
+  struct KernelAction {
+    uint64_t handler, flags, restorer, mask;
+  };
+  constexpr uint64_t kMaskBytes = 8;
+  const uint64_t mask = process_.signal_mask(tid);
+  process_.set_signal_mask(tid, ~0ull);
+  const TargetAddr insn(region_.areas().front().gateway.syscall_insn.value());
+  const uint64_t scratch = region_.thread_block(slot).value() + tcb::kScratch;
+  uint8_t* memory = region_.thread_memory(slot) + tcb::kScratch;
+  TRY(process_.remote_syscall(tid, insn, SYS_rt_sigaction, {SIGTRAP, 0, scratch, kMaskBytes}));
+  KernelAction action{};
+  memcpy(&action, memory, sizeof action);
+  if (action.handler == reinterpret_cast<uint64_t>(SIG_DFL)) {
+    action.handler = reinterpret_cast<uint64_t>(SIG_IGN);
+    memcpy(memory, &action, sizeof action);
+    TRY(process_.remote_syscall(tid, insn, SYS_rt_sigaction, {SIGTRAP, scratch, 0, kMaskBytes}));
+  }
+  process_.set_signal_mask(tid, mask);
   return Ok{};
 }
 

@@ -42,7 +42,7 @@ class Signals {
 
   // What the program is to learn about a signal at its stop; false if there is nothing to deliver.
   bool admit(tracee::Event& event);
-  bool has_handler(const tracee::Event& event) const;
+  bool has_handler(const tracee::Event& event);
   // Lets the handler of a thread in a signal stop begin, and resumes the thread.  If something else
   // happened to it, that event is returned, still to be handled.  Called under the service's mutex.
   Result<std::optional<tracee::Event>> deliver(const tracee::Event& event, uint32_t slot);
@@ -56,6 +56,7 @@ class Signals {
     CacheAddr resume;
     CacheAddr restart;
     bool cancels = false;  // a system call that the monitor had its hands in
+    bool stepped = false;  // to get there
   };
   std::optional<Point> point_at(const user_regs_struct& regs, uint32_t slot) const;
   std::optional<Point> point_in_gateway(const user_regs_struct& regs, uint32_t slot,
@@ -66,11 +67,17 @@ class Signals {
   Point before_syscall(const user_regs_struct& regs, BlockRef block) const;
   Point behind_syscall(const user_regs_struct& regs, BlockRef block) const;
   // Steps to the next point; what else happened, if anything.
-  Result<std::optional<tracee::Event>> roll_forward(pid_t tid, uint32_t slot,
-                                                    user_regs_struct& regs);
+  struct Rolled {
+    std::optional<tracee::Event> other;
+    bool stepped = false;
+    bool blocked = false;  // by a mask that the steps have brought back
+  };
+  Result<Rolled> roll_forward(const tracee::Event& event, uint32_t slot, user_regs_struct& regs);
   Result<std::optional<tracee::Event>> enter_handler(const tracee::Event& event, uint32_t slot,
                                                      const Point& point,
                                                      const user_regs_struct& fallback);
+  // Steps make the kernel forget that the program ignores SIGTRAP.
+  Status ignore_trap_again(pid_t tid, uint32_t slot);
   Status begin_handler(pid_t tid, uint32_t slot, const Point& point);
   // Makes a signal pending again; `admit` gives it its details back.
   void hold(pid_t tid, const siginfo_t& info);
@@ -84,6 +91,7 @@ class Signals {
   Ledger& ledger_;
   Service& service_;
   std::map<std::pair<pid_t, int>, std::deque<siginfo_t>> held_;
+  bool trap_ignored_ = false;  // by the process of the thread at hand
 };
 
 }  // namespace tally::engine

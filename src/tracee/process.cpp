@@ -295,10 +295,6 @@ bool is_dying(pid_t tid) {
   return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) != 0;
 }
 
-Status Process::single_step(pid_t tid) {
-  return go_to_trap(tid, PTRACE_SINGLESTEP);
-}
-
 Result<Event> Process::step(pid_t tid, int signal) {
   if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal))) != 0 &&
       errno != ESRCH) {
@@ -384,7 +380,10 @@ Result<int64_t> Process::remote_syscall(pid_t tid, TargetAddr syscall_insn, long
   regs.r9 = arguments[5];
   regs.orig_rax = static_cast<uint64_t>(-1);  // no system call is to be restarted
   set_registers(tid, regs);
-  TRY(single_step(tid));
+  // To its entry and to its end.  A single step would do, but its trap makes the kernel forget that
+  // the program ignores or blocks SIGTRAP.
+  TRY(go_to_trap(tid, PTRACE_SYSCALL));
+  TRY(go_to_trap(tid, PTRACE_SYSCALL));
   const user_regs_struct after = registers(tid);
   set_registers(tid, saved);
   return static_cast<int64_t>(after.rax);

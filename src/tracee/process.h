@@ -105,8 +105,6 @@ class Process {
   // The process is gone (its end was reported), or somebody else's now: there is nothing to kill.
   void let_go() { gone_ = true; }
   void resume(pid_t tid, int signal = 0) { tracee::resume(tid, signal); }
-  // Executes one instruction of a stopped thread and waits for it.
-  Status single_step(pid_t tid);
   // Lets a stopped thread go one instruction further, delivering `signal` (0 for none; with a
   // handler the step ends at the handler's first instruction), and waits for whatever that thread
   // reports next: no other thread is looked at.  Errors: the thread is gone without a report.

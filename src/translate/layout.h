@@ -29,6 +29,7 @@ inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al
 inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
 inline constexpr uint32_t kCall = 0x400;  // kMonitorSyscall: number, six arguments, 8 bytes each
 inline constexpr uint32_t kCallResult = 0x438;  // ... and what came of it
+inline constexpr uint32_t kScratch = 0x440;     // 128 bytes for system calls at a thread's stop
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kBlockSizeBytes - kCounters) / 8);

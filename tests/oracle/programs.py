@@ -16,6 +16,7 @@ A program is one file of tests/programs whose first lines are comments of these 
   // inexact: why                                Tally must name what it does not count
   // unbalanced: why                             flow need not balance (inexact is named as well)
   // limit: 2000000                              steps for the oracle
+  // varies: why                                 counts differ from run to run, but for `count:`
 
 Link modes: nolibc (static, own _start), static (glibc), dynamic.
 """
@@ -41,7 +42,7 @@ LINK = {
 }
 KEYS = (
     "Claim build ci flags dynamic args stdin env expect oracle count needs also inexact"
-    " unbalanced limit"
+    " unbalanced limit varies"
 ).split()
 
 
