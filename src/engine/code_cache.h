@@ -180,6 +180,8 @@ class CodeCache {
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
+  // True if a unit's code is not the program's any more; it is then taken out of all chains.
+  bool discard_if_changed(uint32_t id);
   // True where a thread may be interrupted: an instruction of the program begins here, and all
   // registers are the program's.
   bool is_boundary(CacheAddr address) const;

@@ -157,6 +157,14 @@ void CodeCache::invalidate(uint32_t id) {
   }
 }
 
+bool CodeCache::discard_if_changed(uint32_t id) {
+  const Unit& unit = *units_[id];
+  if (unit.dead) return true;
+  if (!unit.checked || is_as_translated(id)) return false;
+  invalidate(id);
+  return true;
+}
+
 // ---- threads inside ----------------------------------------------------------------------------
 
 CodeCache::CheckPoint CodeCache::check_point(uint32_t check) const {

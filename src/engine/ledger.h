@@ -67,11 +67,13 @@ class Ledger {
   // A signal's handler begins: the thread is suspended where `interruption` says.
   void handler_entered(uint32_t slot, const Interruption& interruption, BlockRef handler,
                        TargetAddr restorer);
-  // A handler returns by the `rt_sigreturn` that ends block `call`, to a context with these
-  // registers. The place in the code cache where the interrupted instruction goes on; 0 if control
-  // goes elsewhere, which leaves the interrupted block.
-  CacheAddr handler_left(uint32_t slot, BlockRef call, uint64_t context, TargetAddr pc,
-                         uint64_t stack_pointer);
+  // Where in the code cache a handler's return to `pc` goes on with what it interrupted; 0 if
+  // control goes elsewhere.
+  CacheAddr way_back(uint32_t slot, uint64_t context, TargetAddr pc);
+  // A handler returns by the `rt_sigreturn` that ends block `call`.  Unless it goes `back`, the
+  // interrupted block is left, and all frames below the new stack pointer.
+  void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
+                    uint64_t stack_pointer);
   // The thread of a slot is gone.
   void forget(uint32_t slot) { interruptions_.forget(slot); }
 

@@ -25,24 +25,35 @@ void Ledger::handler_entered(uint32_t slot, const Interruption& interruption, Bl
   if (handler.valid()) enter(handler, AbnormalKind::kSignalHandler, "a signal handler begins");
 }
 
-CacheAddr Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, TargetAddr pc,
-                               uint64_t stack_pointer) {
+CacheAddr Ledger::way_back(uint32_t slot, uint64_t context, TargetAddr pc) {
+  const Interruption* record = interruptions_.find(slot, context);
+  if (record == nullptr) return CacheAddr();
+  const Position& position = record->position;
+  const bool ours = position.kind == Position::Kind::kInBlock && !record->inherited;
+  if (ours && cache_.discard_if_changed(position.ref.unit)) {
+    return CacheAddr();  // the handler has replaced the very code
+  }
+  const TargetAddr interrupted(record->registers.rip);
+  if (pc == interrupted) return record->resume;
+  if (pc + 2 == interrupted) return record->restart;  // behind a `syscall`
+  return CacheAddr();
+}
+
+void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
+                          uint64_t stack_pointer) {
   leave(call, AbnormalKind::kSignalHandler, "a signal handler returns");
   const std::optional<Interruption> record = interruptions_.take(slot, context);
   if (!record) {
     issue("signals",
           "the program returned through a signal frame that Tally did not see being built; the "
           "procedures it left may be off by one");
-    return CacheAddr();
+    return;
   }
-  const TargetAddr interrupted(record->registers.rip);
-  if (pc == interrupted && record->resume != CacheAddr()) return record->resume;
-  if (record->restart != CacheAddr() && pc + 2 == interrupted) return record->restart;
+  if (back) return;
   if (record->position.kind == Position::Kind::kInBlock && !record->inherited) {
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
   if (stack_pointer > record->registers.rsp) abandon_to(slot, *record, stack_pointer);
-  return CacheAddr();
 }
 
 // The handler has moved the stack pointer: frames that lie below it are left for good.

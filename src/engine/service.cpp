@@ -92,12 +92,14 @@ bool Service::serve_all() {
   return any;
 }
 
-void Service::serve_now(uint32_t slot) {
+bool Service::serve_now(uint32_t slot) {
   const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();
   if (state == static_cast<uint32_t>(MailboxState::kPosted) ||
       state == static_cast<uint32_t>(MailboxState::kAsleep)) {
+    if (caller_ && *caller_ != slot) return false;
     serve(slot);
   }
+  return true;
 }
 
 void Service::answer(uint32_t slot, Action action) {
@@ -108,6 +110,7 @@ void Service::answer(uint32_t slot, Action action) {
 }
 
 Result<int64_t> Service::call_in_target(long number, const std::array<uint64_t, 6>& arguments) {
+  if (stopped_thread_call_) return stopped_thread_call_(number, arguments);
   if (calls_replayed_ < call_results_.size()) return call_results_[calls_replayed_++];
   wanted_call_ = PendingCall{static_cast<uint64_t>(number), arguments};
   return make_error("a system call in the target is under way");
@@ -155,7 +158,9 @@ void Service::serve(uint32_t slot) {
       resume = answer_event(slot);
       break;
     case Request::kSyscall:
-      if (Status status = before_syscall(slot); !status) fail(status.error());
+      if (Status status = before_syscall(slot); !status) {
+        if (!send_to_call(slot)) fail(status.error());
+      }
       return;
     case Request::kSyscallDone:
       if (Status status = after_syscall(slot); !status) fail(status.error());

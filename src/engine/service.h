@@ -53,8 +53,9 @@ class Service {
   std::optional<Error> error() const { return error_; }
   void fail(Error error);
 
-  // Serves a stopped thread's request, if it has posted one.
-  void serve_now(uint32_t slot);
+  // Serves a stopped thread's request, if it has posted one.  False if it must wait for what
+  // another thread does for the monitor.
+  bool serve_now(uint32_t slot);
   // Takes back a system call that the target is about to execute for the program; restores what was
   // changed of its arguments.  False if there is none.
   bool cancel_syscall(uint32_t slot, user_regs_struct& regs);
@@ -67,6 +68,8 @@ class Service {
   // the first time an error comes back, the thread is sent to make the call, and its request is
   // served once more from the beginning; then the result is there.
   Result<int64_t> call_in_target(long number, const std::array<uint64_t, 6>& arguments);
+  // From now on such calls are made by a thread at a stop; an empty function ends that.
+  void call_by_stopped_thread(RemoteCall call) { stopped_thread_call_ = std::move(call); }
 
  private:
   struct PendingCall {
@@ -113,6 +116,7 @@ class Service {
   std::map<uint32_t, Ledger::State> exec_backups_;
   GeneratedCode generated_;
   // Calls in the target: those made for the request being served, and the one still wanted.
+  RemoteCall stopped_thread_call_;
   std::optional<uint32_t> caller_;  // the slot that makes them
   std::vector<int64_t> call_results_;
   size_t calls_replayed_ = 0;

@@ -200,7 +200,10 @@ Result<Signals::Rolled> Signals::roll_forward(const Event& event, uint32_t slot,
     if (steps == kStepsMax) {
       return make_error("a thread at {:#x} could not be brought to an instruction", regs.rip);
     }
-    service_.serve_now(slot);
+    if (!service_.serve_now(slot)) {  // later, then
+      rolled.postponed = true;
+      break;
+    }
     const Area* area = region_.area_at(CacheAddr(regs.rip));
     const bool returns = area != nullptr && CacheAddr(regs.rip) == area->gateway.syscall_insn;
     TRY_ASSIGN(Event stepped, process_.step(tid, 0));
@@ -211,7 +214,7 @@ Result<Signals::Rolled> Signals::roll_forward(const Event& event, uint32_t slot,
     }
     if (returns) {  // from another handler: the mask from before it has been restored
       mask = process_.signal_mask(tid);
-      rolled.blocked = (mask >> (event.signal - 1) & 1) != 0;
+      rolled.postponed = (mask >> (event.signal - 1) & 1) != 0;
       process_.set_signal_mask(tid, kAllButTrap);
     }
   }
@@ -241,7 +244,7 @@ Result<std::optional<Event>> Signals::deliver(const Event& event, uint32_t slot)
       if (kind != tracee::EventKind::kGone && kind != tracee::EventKind::kExiting) hold(tid, info);
       return rolled.other;
     }
-    if (rolled.blocked) {
+    if (rolled.postponed) {
       hold(tid, info);
       if (rolled.stepped) TRY(ignore_trap_again(tid, slot));
       process_.resume(tid);
@@ -297,7 +300,12 @@ Status Signals::begin_handler(pid_t tid, uint32_t slot, const Point& point) {
   interruption.position = point.position;
   interruption.resume = point.resume;
   interruption.restart = point.restart;
-  TRY_ASSIGN(const BlockRef handler, cache_.resolve(TargetAddr(regs.rip), Arrival::kCall));
+  service_.call_by_stopped_thread([&](long number, const std::array<uint64_t, 6>& arguments) {
+    return call_in(tid, number, arguments);
+  });
+  const Result<BlockRef> found = cache_.resolve(TargetAddr(regs.rip), Arrival::kCall);
+  service_.call_by_stopped_thread({});
+  TRY_ASSIGN(const BlockRef handler, found);
   const bool at_start = handler.valid() && handler.insn == 0;
   ledger_.handler_entered(slot, interruption, at_start ? handler : BlockRef{},
                           TargetAddr(restorer));
@@ -319,21 +327,27 @@ Status Signals::ignore_trap_again(pid_t tid, uint32_t slot) {
     uint64_t handler, flags, restorer, mask;
   };
   constexpr uint64_t kMaskBytes = 8;
-  const uint64_t mask = process_.signal_mask(tid);
-  process_.set_signal_mask(tid, ~0ull);
-  const TargetAddr insn(region_.areas().front().gateway.syscall_insn.value());
   const uint64_t scratch = region_.thread_block(slot).value() + tcb::kScratch;
   uint8_t* memory = region_.thread_memory(slot) + tcb::kScratch;
-  TRY(process_.remote_syscall(tid, insn, SYS_rt_sigaction, {SIGTRAP, 0, scratch, kMaskBytes}));
+  TRY(call_in(tid, SYS_rt_sigaction, {SIGTRAP, 0, scratch, kMaskBytes}));
   KernelAction action{};
   memcpy(&action, memory, sizeof action);
   if (action.handler == reinterpret_cast<uint64_t>(SIG_DFL)) {
     action.handler = reinterpret_cast<uint64_t>(SIG_IGN);
     memcpy(memory, &action, sizeof action);
-    TRY(process_.remote_syscall(tid, insn, SYS_rt_sigaction, {SIGTRAP, scratch, 0, kMaskBytes}));
+    TRY(call_in(tid, SYS_rt_sigaction, {SIGTRAP, scratch, 0, kMaskBytes}));
   }
-  process_.set_signal_mask(tid, mask);
   return Ok{};
+}
+
+// A system call by a thread at a stop, during which no signal reaches it.
+Result<int64_t> Signals::call_in(pid_t tid, long number, const std::array<uint64_t, 6>& arguments) {
+  const uint64_t mask = process_.signal_mask(tid);
+  process_.set_signal_mask(tid, ~0ull);
+  const TargetAddr insn(region_.areas().front().gateway.syscall_insn.value());
+  const auto result = process_.remote_syscall(tid, insn, number, arguments);
+  process_.set_signal_mask(tid, mask);
+  return result;
 }
 
 }  // namespace tally::engine

@@ -70,13 +70,15 @@ class Signals {
   struct Rolled {
     std::optional<tracee::Event> other;
     bool stepped = false;
-    bool blocked = false;  // by a mask that the steps have brought back
+    // By a mask that the steps have brought back, or since another thread must go first.
+    bool postponed = false;
   };
   Result<Rolled> roll_forward(const tracee::Event& event, uint32_t slot, user_regs_struct& regs);
   Result<std::optional<tracee::Event>> enter_handler(const tracee::Event& event, uint32_t slot,
                                                      const Point& point,
                                                      const user_regs_struct& fallback);
   // Steps make the kernel forget that the program ignores SIGTRAP.
+  Result<int64_t> call_in(pid_t tid, long number, const std::array<uint64_t, 6>& arguments);
   Status ignore_trap_again(pid_t tid, uint32_t slot);
   Status begin_handler(pid_t tid, uint32_t slot, const Point& point);
   // Makes a signal pending again; `admit` gives it its details back.

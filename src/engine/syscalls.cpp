@@ -139,15 +139,18 @@ Status Service::before_sigreturn(uint32_t slot) {
   // A frame that cannot be read is the kernel's to refuse.
   if (process_.read_memory(TargetAddr(context + kContextRsp), &stack_pointer, 8) &&
       process_.read_memory(TargetAddr(context + kContextRip), &pc, sizeof pc)) {
-    const BlockRef call = cache_.syscall_block(load<uint32_t>(slot, tcb::kArgument));
-    CacheAddr resume = ledger_.handler_left(slot, call, context, TargetAddr(pc), stack_pointer);
-    if (resume == CacheAddr()) {
+    CacheAddr resume = ledger_.way_back(slot, context, TargetAddr(pc));
+    const bool back = resume != CacheAddr();
+    if (!back) {
       TRY_ASSIGN(const BlockRef ref, cache_.resolve(TargetAddr(pc), Arrival::kReturn));
       resume = CacheAddr(pc);  // no code: faults there, as it would natively
       if (ref.valid()) {
         TRY_ASSIGN(resume, cache_.arrive(ref));
       }
     }
+    // Nothing may fail from here on: what fails is asked again.
+    const BlockRef call = cache_.syscall_block(load<uint32_t>(slot, tcb::kArgument));
+    ledger_.handler_left(slot, call, context, back, stack_pointer);
     const uint64_t value = resume.value();
     process_.write_memory(TargetAddr(context + kContextRip), &value, sizeof value);
   }
