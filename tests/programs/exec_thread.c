@@ -5,6 +5,7 @@
 // flags: -pthread
 // expect: status=4
 // count: work = 40
+// varies: how often the other thread wakes up
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 // ci: gcc O2 pie dynamic
 // oracle: closed
 // count: work = 35
+// varies: how often the daemon looks whether its parent has gone
 #include <sys/wait.h>
 #include <unistd.h>
 
