@@ -116,7 +116,7 @@ def find_key(value, key):
 def profile_facts(tally, path):
     """Facts of the run from the profile file, and what the report says about balance."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        facts = dict(database.execute("SELECT name, value FROM run"))
+        facts = dict(database.execute("SELECT name, value FROM facts WHERE run = 0"))
     done = subprocess.run([tally, "report", str(path), "--format=json"], capture_output=True,
                           text=True)
     facts["balanced"] = done.returncode == 0 and find_key(json.loads(done.stdout), "balanced")
