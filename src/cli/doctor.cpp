@@ -39,7 +39,8 @@ namespace tally::cli {
 namespace {
 
 constexpr uint64_t kMegabyte = 1024 * 1024;
-constexpr uint64_t kSmallAddressSpaceBytes = 4096 * kMegabyte;
+// What is reserved at most, in the target: engine/region.h.
+constexpr uint64_t kSmallAddressSpaceBytes = 90'000 * kMegabyte;
 constexpr uint64_t kSmallDiskBytes = 200 * kMegabyte;
 constexpr unsigned long kHwcap2Fsgsbase = 1ul << 1;
 

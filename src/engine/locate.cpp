@@ -295,8 +295,6 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
       }
       case Mark::Kind::kStaleStub:
         return at_check(unit.first_check + mark.index);
-      case Mark::Kind::kEventStub:
-        break;
     }
     return {};
   }

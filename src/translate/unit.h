@@ -24,8 +24,7 @@
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
-// The call and the translated return are a `call` and a `ret` of the processor's, so that its
-// return predictor stays in step.  A landing is found by the low 32 bits of the return address; it
+// A landing is found by the low 32 bits of the return address; it
 // checks nothing as long as no two modules' code is alike in them.
 //
 // A comparison is of the low 32 bits as long as no two modules' code is alike in them, and of all
@@ -89,14 +88,7 @@ struct SyscallSite {
 
 // What an offset in the cold part of a unit belongs to, for threads that die there.
 struct Mark {
-  enum class Kind : uint8_t {
-    kEdgeStub,
-    kLinkStub,
-    kEventStub,
-    kSiteMiss,
-    kSyscallStub,
-    kStaleStub
-  };
+  enum class Kind : uint8_t { kEdgeStub, kLinkStub, kSiteMiss, kSyscallStub, kStaleStub };
   uint32_t offset = 0;
   Kind kind = Kind::kEdgeStub;
   uint32_t index = 0;           // edge, link, block, event, site, syscall site, check (unit-local)
