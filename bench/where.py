@@ -54,7 +54,7 @@ def main():
             kinds[pieces[at][2]] += 1
             hot[pieces[at]] += 1
         else:
-            kinds["gateway or dispatch"] += 1
+            kinds["gateway"] += 1
     total = sum(kinds.values()) or 1
     for kind, count in kinds.most_common():
         print(f"{kind:20} {count:8} {100 * count / total:5.1f}%")

@@ -13,16 +13,8 @@ using namespace translate;
 
 namespace {
 
-constexpr uint64_t kGone = ~0ull;
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
-
-uint64_t pack(BlockRef ref) {
-  return static_cast<uint64_t>(ref.unit) << 32 | ref.block;
-}
-BlockRef unpack(uint64_t value) {
-  return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
-}
 
 }  // namespace
 
@@ -174,6 +166,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   TRY(emit(*unit, *module.area));
   register_unit(*unit, *module.area);
   units_.push_back(std::move(unit));
+  join_links(*units_.back());
   return Ok{};
 }
 
@@ -339,6 +332,9 @@ void CodeCache::seal() {
   returns_.shrink_to_fit();
   blocks_ = FlatMap<uint64_t>();
   call_blocks_ = FlatMap<uint64_t>();
+  waiting_ = FlatMap<uint32_t>();
+  std::vector<uint32_t>().swap(next_waiting_);
+  std::vector<uint8_t>().swap(link_waits_);
   std::vector<std::vector<CodeRecord>>().swap(records_);
 }
 
@@ -360,6 +356,14 @@ void CodeCache::add_record(const Area& area, const CodeRecord& record) {
   const size_t half = record_index(area, record.begin);
   if (records_.size() <= half) records_.resize(half + 1);
   records_[half].push_back(record);
+}
+
+void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)>& visit) const {
+  for (const auto& half : records_) {
+    for (size_t i = 0; i + 1 < half.size(); ++i) {
+      if (half[i].kind == CodeRecord::Kind::kDispatch) visit(half[i].begin, half[i + 1].begin);
+    }
+  }
 }
 
 const CodeRecord* CodeCache::record_at(CacheAddr address) const {

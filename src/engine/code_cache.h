@@ -148,6 +148,15 @@ struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
 };
 
+// A block in the map of addresses.
+inline constexpr uint64_t kGone = ~0ull;
+inline uint64_t pack(BlockRef ref) {
+  return static_cast<uint64_t>(ref.unit) << 32 | ref.block;
+}
+inline BlockRef unpack(uint64_t value) {
+  return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
+}
+
 class CodeCache {
  public:
   CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement)
@@ -230,6 +239,8 @@ class CodeCache {
   const std::vector<SiteState>& sites() const { return sites_; }
   const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
   const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
+  // The pieces of code that lead from a site to its hash table.
+  void for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)>& visit) const;
   const EventState& event(uint32_t id) const { return events_[id]; }
   const translate::SyscallSite& syscall_site(uint32_t id) const { return syscalls_[id].site; }
   BlockRef syscall_block(uint32_t id) const {
@@ -279,11 +290,18 @@ class CodeCache {
   ArrivalStub& arrival_at(BlockRef ref);
   CacheAddr way_in(BlockRef ref);
   void enter_landing(BlockRef call_block);
+  // Direct branches are joined as soon as both ends are there, not only when one is taken.
+  void join_links(const Unit& unit);
+  void join_link(uint32_t link_id, BlockRef to);
+  void join_waiting(TargetAddr entry, BlockRef to);
+  bool link_is_call(uint32_t link_id) const;
   void add_landing(BlockRef ref, CacheAddr code, CacheAddr accept);
   void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
   void set_landing_number(uint64_t original, uint32_t number);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   void build_hash(SiteState& state, uint32_t site_id);
+  void lead_to_table(const SiteState& state, uint32_t site_id);
+  void erase_jmp(CacheAddr field);
   void insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
               const std::function<void(CacheAddr)>& set_head);
   void set_slot(CacheAddr slot, CacheAddr value);
@@ -304,6 +322,10 @@ class CodeCache {
   std::vector<std::unique_ptr<Unit>> units_;
   FlatMap<uint64_t> blocks_;  // target address of a block -> unit << 32 | block; ~0: cut
   std::vector<std::pair<uint32_t, uint32_t>> links_;  // unit, index in its links
+  // Links that nobody has taken yet, by where they lead: a chain through `next_waiting_`.
+  FlatMap<uint32_t> waiting_;           // target address -> link + 1; 0: none
+  std::vector<uint32_t> next_waiting_;  // by link: the next one with this target + 1
+  std::vector<uint8_t> link_waits_;     // by link
   std::vector<SiteState> sites_;
   struct SyscallState {
     uint32_t unit;

@@ -86,6 +86,8 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
       out.line(pair.stub.entry, pair.stub.end, "pair", pair.target.value());
     }
   }
+  cache.for_each_dispatch(
+      [&](CacheAddr begin, CacheAddr end) { out.line(begin, end, "dispatch", 0); });
   for (const ArrivalStub& arrival : cache.arrivals()) {
     out.line(arrival.stub.entry, arrival.stub.end, "arrival", 0);
   }

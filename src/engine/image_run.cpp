@@ -338,6 +338,14 @@ void ImageRun::collect(profile::Profile& result) {
   run.misses = service_.requests();
   run.more.emplace_back("procedures_translated", std::to_string(cache_.stats().units));
   run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
+  using translate::Request;
+  for (const auto& [name, kind] : {std::pair("misses_direct", Request::kLink),
+                                   {"misses_indirect", Request::kIndirect},
+                                   {"misses_return", Request::kReturn},
+                                   {"events", Request::kEvent},
+                                   {"monitored_system_calls", Request::kSyscall}}) {
+    run.more.emplace_back(name, std::to_string(service_.requests(kind)));
+  }
 }
 
 }  // namespace tally::engine

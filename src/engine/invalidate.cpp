@@ -7,10 +7,6 @@ namespace tally::engine {
 
 using namespace translate;
 
-namespace {
-constexpr uint64_t kGone = ~0ull;
-}  // namespace
-
 // ---- what a unit was made from -----------------------------------------------------------------
 
 void CodeCache::keep_source(Unit& unit, const cfg::CodeView& view) {

@@ -30,6 +30,17 @@ void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
   __atomic_store_n(p, static_cast<uint32_t>(distance), __ATOMIC_RELEASE);
 }
 
+// A `jmp rel32` becomes nothing; the code behind it is there already.
+void CodeCache::erase_jmp(CacheAddr field) {
+  static constexpr uint8_t kNop[5] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+  const uint64_t at = (field.value() - 1) & 7;
+  CHECK(at <= 3) << "a jump that cannot be replaced as a whole";
+  auto* word = reinterpret_cast<uint64_t*>(region_.code(CacheAddr(field.value() - 1 - at)));
+  uint64_t now = std::atomic_ref<uint64_t>(*word).load();
+  memcpy(reinterpret_cast<uint8_t*>(&now) + at, kNop, sizeof kNop);
+  std::atomic_ref<uint64_t>(*word).store(now, std::memory_order_release);
+}
+
 void CodeCache::set_return_head(uint16_t low, CacheAddr value) {
   auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + tables::kReturns);
   std::atomic_ref<uint64_t>(heads[low]).store(value.value(), std::memory_order_release);
@@ -130,8 +141,7 @@ Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
   const auto [unit_id, index] = links_[link_id];
   const Link link = units_[unit_id]->code.links[index];
   const Module& module = *units_[unit_id]->module;
-  const bool call = link.edge == Link::kCallLink &&
-                    units_[unit_id]->procedure.blocks[link.block].end == isa::Flow::kCall;
+  const bool call = link_is_call(link_id);
   const TargetAddr target = module.to_target(link.target);
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (call) enter_landing({unit_id, link.block});
@@ -140,7 +150,60 @@ Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
                               ? link_pair(link_id, ref)
                               : way_in(ref);
   set_branch(link.field, entry);
+  link_waits_[link_id] = 0;
   return entry;
+}
+
+bool CodeCache::link_is_call(uint32_t link_id) const {
+  const auto [unit_id, index] = links_[link_id];
+  const Unit& unit = *units_[unit_id];
+  const Link& link = unit.code.links[index];
+  return link.edge == Link::kCallLink && unit.procedure.blocks[link.block].end == isa::Flow::kCall;
+}
+
+// Joins the links of a new unit with the entries that are there already and with its own, and those
+// that have been waiting for it.  Other ways than to the entry of a procedure need an arrival of
+// their own, and wait until they are taken.
+void CodeCache::join_links(const Unit& unit) {
+  next_waiting_.resize(links_.size());
+  link_waits_.resize(links_.size());
+  if (unit.replaceable) return;
+  const BlockRef own{unit.id, unit.procedure.entry_block};
+  join_waiting(address_of(own), own);
+  for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
+    const uint32_t id = unit.first_link + i;
+    const TargetAddr target = unit.module->to_target(unit.code.links[i].target);
+    const uint64_t* found = blocks_.find(target.value());
+    if (found != nullptr && *found != kGone) {
+      const BlockRef to = unpack(*found);
+      if (is_entry(to) && !units_[to.unit]->replaceable) {
+        join_link(id, to);
+        continue;
+      }
+    }
+    const uint32_t* head = waiting_.find(target.value());
+    next_waiting_[id] = head == nullptr ? 0 : *head;
+    link_waits_[id] = 1;
+    waiting_.set(target.value(), id + 1);
+  }
+}
+
+void CodeCache::join_link(uint32_t link_id, BlockRef to) {
+  const auto [unit_id, index] = links_[link_id];
+  const Link& link = units_[unit_id]->code.links[index];
+  if (link_is_call(link_id)) enter_landing({unit_id, link.block});
+  set_branch(link.field, units_[to.unit]->label(to.block));
+}
+
+void CodeCache::join_waiting(TargetAddr entry, BlockRef to) {
+  const uint32_t* head = waiting_.find(entry.value());
+  if (head == nullptr) return;
+  for (uint32_t next = *head; next != 0; next = next_waiting_[next - 1]) {
+    if (link_waits_[next - 1] == 0) continue;
+    link_waits_[next - 1] = 0;
+    join_link(next - 1, to);
+  }
+  waiting_.set(entry.value(), 0);
 }
 
 // ---- direct branches ---------------------------------------------------------------------------
@@ -315,11 +378,6 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
   for (uint32_t h = 0; h < 256; ++h) {
     set_table_head(state.table_offset, static_cast<uint8_t>(h), state.site.miss_stub);
   }
-  Area& area = *units_[state.unit]->module->area;
-  const CacheAddr dispatch =
-      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0}, [&](auto& as) {
-        return emit_hash_dispatch(as, state.hash, region_.tables_base() + state.table_offset);
-      });
   // From the back, so that the order among equals is kept.  A thread that is inside the old chain
   // meanwhile may walk into a shorter one; it then asks the monitor, which finds the pair.
   const Chain old = std::move(state.chain);
@@ -329,16 +387,35 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
     insert((*state.buckets)[hash], old[i], state.site.miss_stub,
            [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
   }
-  set_branch(state.site.field, dispatch);
+  lead_to_table(state, site_id);
+}
+
+void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
+  const uint32_t table = region_.tables_base() + state.table_offset;
+  if (state.site.room_bytes != 0 && state.hash != HashKind::kBits0to7) {
+    const CacheAddr begin = state.site.field + 4;
+    isa::Assembler as(region_.code(begin), state.site.room_bytes, begin);
+    emit_hash_dispatch(as, state.hash, table);
+    CHECK(!as.overflowed()) << "a dispatch longer than its room";
+    erase_jmp(state.site.field);
+    return;
+  }
+  Area& area = *units_[state.unit]->module->area;
+  set_branch(state.site.field,
+             emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
+                        [&](auto& as) { return emit_hash_dispatch(as, state.hash, table); }));
 }
 
 // ---- unmapping ---------------------------------------------------------------------------------
 
 void CodeCache::cut(TargetRange range) {
-  for (const auto& [unit_id, index] : links_) {
+  for (uint32_t id = 0; id < links_.size(); ++id) {
+    const auto [unit_id, index] = links_[id];
     const Unit& unit = *units_[unit_id];
     const Link& link = unit.code.links[index];
-    if (range.contains(unit.module->to_target(link.target))) set_branch(link.field, link.miss_stub);
+    const bool leads_there = range.contains(unit.module->to_target(link.target));
+    if (leads_there) set_branch(link.field, link.miss_stub);
+    if (leads_there || range.contains(address_of({unit_id, link.block}))) link_waits_[id] = 0;
   }
   auto inside = [&](const ChainEntry& e) { return range.contains(TargetAddr(e.original)); };
   auto rebuild = [&](Chain& chain, CacheAddr miss, const std::function<void(CacheAddr)>& set_head) {

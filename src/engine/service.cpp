@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <numeric>
 
 namespace tally::engine {
 
@@ -78,6 +79,10 @@ void Service::wake_up() {
   atomic_u32(region_.tables() + tables::kMonitorAsleep).store(0);
 }
 
+uint64_t Service::requests() const {
+  return std::accumulate(requests_.begin(), requests_.end(), uint64_t{0});
+}
+
 bool Service::serve_all() {
   bool any = false;
   for (size_t i = 0; i < active_.size(); ++i) {
@@ -139,8 +144,8 @@ void Service::serve(uint32_t slot) {
     call_results_.clear();
   }
   calls_replayed_ = 0;
-  ++requests_;
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
+  ++requests_[static_cast<size_t>(request) % requests_.size()];
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
   Result<CacheAddr> resume = CacheAddr();

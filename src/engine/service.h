@@ -61,7 +61,9 @@ class Service {
   bool cancel_syscall(uint32_t slot, user_regs_struct& regs);
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
   void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
-  uint64_t requests() const { return requests_; }
+  uint64_t requests() const;
+  // Of one kind.
+  uint64_t requests(translate::Request kind) const { return requests_[static_cast<size_t>(kind)]; }
   const GeneratedCode& generated() const { return generated_; }
 
   // Executes a system call in the thread whose request is being served.  It cannot be waited for:
@@ -121,7 +123,7 @@ class Service {
   std::vector<int64_t> call_results_;
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
-  uint64_t requests_ = 0;
+  std::array<uint64_t, 8> requests_{};  // by kind
 };
 
 }  // namespace tally::engine

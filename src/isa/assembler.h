@@ -133,6 +133,12 @@ class Assembler {
     if (rest > 4) bytes(kNop[8 - rest - 1], 8 - rest);
   }
 
+  // Pads so that the five bytes of a `jmp rel32` do not straddle 8 bytes: it may become something
+  // else as a whole.
+  void align_patch_jmp() {
+    while ((here().value() & 7) > 3) u8(0x90);
+  }
+
   // Points the 32-bit field that starts at `field_offset` to `target`.
   void patch_rel32(uint32_t field_offset, uint64_t target) {
     if (overflowed_) return;

@@ -388,14 +388,25 @@ class UnitEmitter {
 
   // Goes to the callee, the return address being on the stack.
   void emit_callee(BlockIndex b, const Insn& insn) {
+    if (insn.flow != Flow::kCall) return emit_site(b, insn, true);
     as_->align_patch(1);
     as_->jmp(as_->here().value());
-    if (insn.flow == Flow::kCall) {
-      add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
-    } else {
-      code_.sites.push_back(Site{last_field().address(), CacheAddr(), b, true});
-      site_fields_.push_back(last_field());
+    add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
+  }
+
+  // The jump to a site's pair stubs.  A jump or call through a fixed pointer, as those of the
+  // procedure linkage table, seldom has more than one target; others keep room for the dispatch
+  // that is written behind the jump when there are many.
+  void emit_site(BlockIndex b, const Insn& insn, bool call) {
+    as_->align_patch_jmp();
+    as_->jmp(as_->here().value());
+    Site site{last_field().address(), CacheAddr(), b, call, 0};
+    site_fields_.push_back(last_field());
+    if (insn.disp_offset == 0) {
+      site.room_bytes = kInlineDispatchBytes;
+      for (uint32_t i = 0; i < site.room_bytes; ++i) as_->u8(0xcc);
     }
+    code_.sites.push_back(site);
   }
 
   // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
@@ -425,10 +436,7 @@ class UnitEmitter {
     emit_load_target(insn);
     as_->mov_gs_rcx(tcb::kTarget);
     if (insn.flow == Flow::kIndirectCall) return emit_call_through_thunk(b, insn);
-    as_->align_patch(1);
-    as_->jmp(as_->here().value());
-    code_.sites.push_back(Site{last_field().address(), CacheAddr(), b, false});
-    site_fields_.push_back(last_field());
+    emit_site(b, insn, false);
   }
 
   void emit_return(const Insn& insn) {

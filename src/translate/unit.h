@@ -21,6 +21,8 @@
 //                                   (push ...); jmp first pair stub of this site
 //   (site, target) pair stub        is gs:[target] it? else next pair stub
 //                                   mov rcx, gs:[spill]; inc counter of the pair; jmp target'
+//   site with many targets          ... mov gs:[target], rcx; nop; (bits of the address to ch)
+//                                   movzx ecx, ch; jmp [table of pair stubs + rcx*8]
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
@@ -78,6 +80,7 @@ struct Site {
   CacheAddr miss_stub;  // asks the monitor
   uint32_t block = 0;
   bool call = false;
+  uint32_t room_bytes = 0;  // behind the jump, for the dispatch of a hash table
 };
 
 struct SyscallSite {
@@ -245,5 +248,7 @@ GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base);
 enum class HashKind : uint8_t { kBits8to15, kBits5to12, kBits4to11, kBits0to7 };
 uint8_t hash_of(HashKind kind, uint64_t original);
 CacheAddr emit_hash_dispatch(isa::Assembler& as, HashKind kind, uint32_t table_address);
+// Bytes of the longest dispatch but that of kBits0to7.
+inline constexpr uint32_t kInlineDispatchBytes = 20;
 
 }  // namespace tally::translate
