@@ -318,7 +318,7 @@ class Case:
         with open(self.command[0], "rb") as f:
             digest.update(f.read())
         digest.update(repr((self.command, sorted(self.env.items()))).encode())
-        # What the loader does depends on its cache of libraries, which every installed package changes.
+        # What the loader does depends on its cache, which every installed package changes.
         for library in ("/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6",
                         "/etc/ld.so.cache"):
             digest.update(repr(os.stat(library).st_mtime_ns).encode())

@@ -321,7 +321,7 @@ Position Ledger::locate_in_thunk(const Unit& unit, uint32_t offset) {
   if (offset >= thunk.pushed) return behind_call();
   Position p = at_end_of({unit.id, thunk.block});
   p.done -= 1;
-  p.stack_bytes = offset < thunk.popped ? sizeof(uint64_t) : 0;
+  p.stack_bytes = sizeof(uint64_t);
   return p;
 }
 

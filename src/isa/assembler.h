@@ -76,8 +76,12 @@ class Assembler {
   void mov_ecx_at(uint64_t target) { raw(0x8b, 0x0d), rel32(target); }
   void movzx_ecx_word_at(uint64_t target) { raw(0x0f, 0xb7, 0x0d), rel32(target); }
   void movzx_ecx_byte_at(uint64_t target) { raw(0x0f, 0xb6, 0x0d), rel32(target); }
-  void lea_rsp_rsp_8() { raw(0x48, 0x8d, 0x64, 0x24, 0x08); }
   void mov_top_imm(uint32_t imm) { raw(0x48, 0xc7, 0x04, 0x24), u32(imm); }
+  // Two halves: the second instruction ends in the upper one.
+  void mov_top_imm64(uint64_t imm) {
+    raw(0xc7, 0x04, 0x24), u32(static_cast<uint32_t>(imm));
+    raw(0xc7, 0x44, 0x24, 0x04), u32(static_cast<uint32_t>(imm >> 32));
+  }
   void mov_ecx_top() { raw(0x8b, 0x0c, 0x24); }
   void mov_rcx_top() { raw(0x48, 0x8b, 0x0c, 0x24); }
   void mov_top_rcx() { raw(0x48, 0x89, 0x0c, 0x24); }

@@ -374,11 +374,8 @@ class UnitEmitter {
       const uint64_t back = original(procedure_.range.begin + insn.offset + insn.size);
       if (back < (1ull << 31)) {
         as_->mov_top_imm(static_cast<uint32_t>(back));
-        thunk.popped = at();
       } else {
-        as_->lea_rsp_rsp_8();
-        thunk.popped = at();
-        emit_push_return(insn);
+        as_->mov_top_imm64(back);
       }
       thunk.pushed = at();
       emit_callee(pending.block, insn);

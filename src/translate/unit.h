@@ -13,7 +13,7 @@
 //                                   mov ecx, [numbers + rcx*4]; jmp [landings + rcx*8]
 //                          or, in large programs (`Returns`):
 //   call f                          call thunk
-//     thunk                         lea rsp, [rsp+8]; push [original return address]; jmp f'
+//     thunk                         mov [rsp], original return address (two halves); jmp f'
 //   ret                             mov gs:[spill], rcx; mov ecx, [rsp]; mov ecx, [numbers + rcx*4]
 //                                   jrcxz miss; mov rcx, [landings + rcx*8]; mov [rsp], rcx; ret
 //   (return address)                landing: mov rcx, gs:[spill]
@@ -120,7 +120,6 @@ struct BlockCode {
 // Behind the bodies: what a call goes through.
 struct Thunk {
   uint32_t offset = 0;  // the landing's address is on the stack
-  uint32_t popped = 0;  // nothing is
   uint32_t pushed = 0;  // the original return address is
   uint32_t block = 0;
   uint32_t back = 0;  // in the body, behind the `call`

@@ -281,14 +281,16 @@ void Units::check_pushed_returns() {
     int32_t immediate = 0;
     const auto thunk = std::find_if(code_.thunks.begin(), code_.thunks.end(),
                                     [&](const Thunk& t) { return t.block == b; });
-    if (thunk != code_.thunks.end() && thunk->popped == thunk->pushed) {
+    if (thunk != code_.thunks.end() && buffer_[thunk->offset] == 0x48) {
       std::memcpy(&immediate, &buffer_[thunk->pushed - 4], sizeof immediate);
       pushed = static_cast<uint64_t>(int64_t{immediate});
+    } else if (thunk != code_.thunks.end()) {
+      std::memcpy(&pushed, &buffer_[thunk->offset + 3], 4);
+      std::memcpy(reinterpret_cast<uint8_t*>(&pushed) + 4, &buffer_[thunk->pushed - 4], 4);
     } else if (buffer_[at] == 0x68) {
       std::memcpy(&immediate, &buffer_[at + 1], sizeof immediate);
       pushed = static_cast<uint64_t>(int64_t{immediate});
     } else {
-      if (thunk != code_.thunks.end()) at = thunk->popped;
       const isa::Insn push =
           isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
       const uint64_t slot = push.target - code_.begin.value();
@@ -315,12 +317,6 @@ uint32_t Units::pool_begin() const {
       if (push_from_memory && slot < begin) begin = slot;
       at += insn.size;
     }
-  }
-  for (const Thunk& thunk : code_.thunks) {
-    if (thunk.popped == thunk.pushed) continue;
-    const isa::Insn push =
-        isa::decode(std::span(buffer_).subspan(thunk.popped), (code_.begin + thunk.popped).value());
-    begin = std::min(begin, push.target - code_.begin.value());
   }
   return static_cast<uint32_t>(begin);
 }
