@@ -228,6 +228,8 @@ class CodeCache {
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   const Unit& unit(uint32_t id) const { return *units_[id]; }
   const std::vector<SiteState>& sites() const { return sites_; }
+  // (site, pair) in the order in which they were seen.
+  const std::vector<std::pair<uint32_t, uint32_t>>& pair_order() const { return pair_order_; }
   const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
   const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
   const EventState& event(uint32_t id) const { return events_[id]; }
@@ -305,6 +307,7 @@ class CodeCache {
   FlatMap<uint64_t> blocks_;  // target address of a block -> unit << 32 | block; ~0: cut
   std::vector<std::pair<uint32_t, uint32_t>> links_;  // unit, index in its links
   std::vector<SiteState> sites_;
+  std::vector<std::pair<uint32_t, uint32_t>> pair_order_;
   struct SyscallState {
     uint32_t unit;
     translate::SyscallSite site;

@@ -70,6 +70,7 @@ Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& 
   const std::optional<uint32_t> slot = service_.open_slot();
   CHECK(slot.has_value()) << "the first thread has no slot";
   threads_[pid].slot = slot;
+  totals_.begin(*slot, pid, "");
   elf::UnwindRegisters unwind = unwind_registers(regs);
   unwind.value[elf::kDwarfPc] = pc.value();
   TRY_ASSIGN(const BlockRef at, cache_.resolve(pc, Arrival::kJump));

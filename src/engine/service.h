@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -47,7 +48,6 @@ class Service {
   // Prepares a thread's block and watches it; nullopt when there are too many threads at once.
   std::optional<uint32_t> open_slot();
   void close_slot(uint32_t slot);
-  uint32_t slots_ever_used() const { return slots_used_; }
 
   // The first error, if any; the target is killed when it happens.
   std::optional<Error> error() const { return error_; }
@@ -61,6 +61,10 @@ class Service {
   bool cancel_syscall(uint32_t slot, user_regs_struct& regs);
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
   void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
+  // True if that is so and the execve has not come back: the thread's stack is on the books.
+  bool is_closed_ahead(uint32_t slot) const { return exec_backups_.contains(slot); }
+  // Called in front of every execve, while the thread is still the program it was.
+  void set_before_exec(std::function<void(uint32_t slot)> call) { before_exec_ = std::move(call); }
   uint64_t requests() const { return requests_; }
   const GeneratedCode& generated() const { return generated_; }
 
@@ -83,11 +87,12 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  Status change_filter(uint32_t slot, uint64_t program);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
   void answer(uint32_t slot, translate::Action action);
   bool send_to_call(uint32_t slot);
-  Result<CacheAddr> answer_check(uint32_t check);
+  Result<CacheAddr> answer_check(uint32_t slot, uint32_t check);
   elf::UnwindRegisters registers_of(uint32_t slot, TargetAddr pc) const;
 
   template <class T>
@@ -113,7 +118,8 @@ class Service {
   uint32_t slots_used_ = 0;
   std::optional<Error> error_;
   std::map<uint32_t, PendingCall> pending_;
-  std::map<uint32_t, Ledger::State> exec_backups_;
+  std::map<uint32_t, Ledger::Ahead> exec_backups_;
+  std::function<void(uint32_t slot)> before_exec_;
   GeneratedCode generated_;
   // Calls in the target: those made for the request being served, and the one still wanted.
   RemoteCall stopped_thread_call_;

@@ -236,7 +236,8 @@ StoredRun stored(Profile profile) {
               run.partial_runs.size(),
               profile.edges.size(),
               profile.abnormal.size(),
-              profile.issues.size()};
+              profile.issues.size(),
+              profile.threads.size()};
   std::vector<Block>().swap(profile.blocks);
   std::vector<Edge>().swap(profile.edges);
   run.rest = std::move(profile);

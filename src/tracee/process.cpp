@@ -231,6 +231,7 @@ Event decode_stop(pid_t tid, int status) {
       return event;
     case PTRACE_EVENT_EXIT:
       event.kind = EventKind::kExiting;
+      event.signal = static_cast<int>(message & 0x7f);
       return event;
     case PTRACE_EVENT_STOP:
       event.signal = WSTOPSIG(status);
@@ -282,6 +283,12 @@ void listen(pid_t tid) {
 
 void detach(pid_t tid) {
   ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+}
+
+bool is_stopped(pid_t tid) {
+  siginfo_t info{};
+  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
+  return waitid(P_PID, static_cast<id_t>(tid), &info, kLook) == 0 && info.si_pid == 0;
 }
 
 bool is_dying(pid_t tid) {
