@@ -330,7 +330,12 @@ class Case:
         with open(self.command[0], "rb") as f:
             digest.update(f.read())
         digest.update(repr((self.command, sorted(self.env.items()))).encode())
-        for library in ("/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6"):
+        # Where the loader looks up libraries, their number decides how far it searches.
+        for library in (
+            "/lib64/ld-linux-x86-64.so.2",
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "/etc/ld.so.cache",
+        ):
             digest.update(repr(os.stat(library).st_mtime_ns).encode())
         return digest.hexdigest()[:24]
 

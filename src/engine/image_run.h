@@ -117,6 +117,7 @@ class ImageRun {
   void choose_forms();
   void enable_feedback();
   bool caught_by_net(const tracee::Event& event);
+  bool back_from_vsyscall(uint32_t slot, user_regs_struct& regs);
   void explain_signal(const tracee::Event& event);
 
   std::unique_ptr<tracee::Process> process_;

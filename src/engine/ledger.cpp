@@ -112,6 +112,11 @@ void Ledger::leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, Bl
   if (to.valid()) moves_[{point.ref, to}] += 1;
 }
 
+void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
+  booker_ = slot;
+  leave(ref, AbnormalKind::kOther, "jumps into the vsyscall page");
+}
+
 void Ledger::leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to) {
   booker_ = slot;
   leave(ref, AbnormalKind::kOther, "its code was changed by this system call");

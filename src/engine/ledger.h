@@ -76,6 +76,8 @@ class Ledger {
   // interrupted block is left, and all frames below the new stack pointer.
   void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                     uint64_t stack_pointer);
+  // A jump that ends block `ref` went to code that the kernel executes itself.
+  void leave_to_kernel(uint32_t slot, BlockRef ref);
   // The thread of a slot is gone.
   void forget(uint32_t slot) { interruptions_.forget(slot); }
 

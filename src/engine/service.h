@@ -65,6 +65,12 @@ class Service {
   bool is_closed_ahead(uint32_t slot) const { return exec_backups_.contains(slot); }
   // Called in front of every execve, while the thread is still the program it was.
   void set_before_exec(std::function<void(uint32_t slot)> call) { before_exec_ = std::move(call); }
+  // The indirect branch that the thread asked about last, if it asked about one.
+  std::optional<uint32_t> asking_site(uint32_t slot) const {
+    const auto request = load<uint32_t>(slot, translate::tcb::kRequest);
+    if (request != static_cast<uint32_t>(translate::Request::kIndirect)) return std::nullopt;
+    return load<uint32_t>(slot, translate::tcb::kArgument);
+  }
   uint64_t requests() const { return requests_; }
   const GeneratedCode& generated() const { return generated_; }
 

@@ -2,7 +2,7 @@
 // build: gcc,clang O0,O2 pie,nopie dynamic,static
 // ci: gcc O2 pie dynamic; clang O0 nopie static
 // oracle: output
-// expect: signal=31
+// expect: signal=SIGSYS
 // count: before = 10
 #include <linux/filter.h>
 #include <linux/seccomp.h>
