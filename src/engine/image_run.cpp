@@ -237,11 +237,11 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
       ledger_.close_thread(regs, slot, kind,
                            killed ? "died of a signal" : "still active at the end");
     }
-    totals_.name(slot);
-    totals_.end(slot, killed                            ? "signal"
-                      : alone                           ? "exit"
-                      : regs.orig_rax == SYS_exit_group ? "exit_group"
-                                                        : "process end");
+    const char* ended = killed                            ? "signal"
+                        : alone                           ? "exit"
+                        : regs.orig_rax == SYS_exit_group ? "exit_group"
+                                                          : "process end";
+    totals_.end(slot, ended, event.name);
   } else {
     name_vanished(tid);
     totals_.end(slot, "vanished");

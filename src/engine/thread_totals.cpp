@@ -1,27 +1,12 @@
 // See thread_totals.h.
 #include "engine/thread_totals.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <cstdlib>
 
 #include "profile/counts.h"
 
 namespace tally::engine {
-
-std::string thread_name(pid_t tid) {
-  const std::string path = fmt::format("/proc/{}/comm", tid);
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
-  char text[64];
-  const ssize_t got = read(fd, text, sizeof text);
-  close(fd);
-  std::string name(text, got > 0 ? static_cast<size_t>(got) : 0);
-  if (!name.empty() && name.back() == '\n') name.pop_back();
-  return name;
-}
 
 void ThreadTotals::begin(uint32_t slot, pid_t tid, const char* begun) {
   if (slot == slots_.size()) {
@@ -46,13 +31,14 @@ void ThreadTotals::begin(uint32_t slot, pid_t tid, const char* begun) {
 }
 
 void ThreadTotals::name(uint32_t slot) {
-  rows_[slots_[slot].row].name = thread_name(slots_[slot].tid);
+  rows_[slots_[slot].row].name = tracee::thread_name(slots_[slot].tid);
 }
 
-void ThreadTotals::end(uint32_t slot, const char* ended) {
+void ThreadTotals::end(uint32_t slot, const char* ended, const std::string& name) {
   Slot& now = slots_[slot];
   now.open = false;
   rows_[now.row].ended = ended;
+  if (!name.empty()) rows_[now.row].name = name;
 }
 
 // What the slot has gained since its thread got it is the thread's.

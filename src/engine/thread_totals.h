@@ -24,9 +24,6 @@
 
 namespace tally::engine {
 
-// The thread's name as the kernel has it; empty when it is gone.
-std::string thread_name(pid_t tid);
-
 class ThreadTotals {
  public:
   ThreadTotals(const CodeCache& cache, const Region& region, Ledger& ledger)
@@ -35,10 +32,10 @@ class ThreadTotals {
   // A thread gets a slot.  `begun`: "thread", "vfork"; empty for the thread with which the run
   // begins, which began as the run did.
   void begin(uint32_t slot, pid_t tid, const char* begun);
-  // Names it by what it is called now.
+  // Names it by what it is called now: before it becomes another program.
   void name(uint32_t slot);
   // The thread of a slot has ended: "exit", "exit_group", "process end", "signal", "exec".
-  void end(uint32_t slot, const char* ended);
+  void end(uint32_t slot, const char* ended, const std::string& name = {});
 
   // The run is over, and the counters can still be read: takes the last totals, and calls
   // `add(counter, value)` for each of the first `counters` counters of each slot that is not zero.

@@ -70,7 +70,8 @@ struct Event {
   bool exited = false;  // kGone: by exit, with exit_status
   int exit_status = 0;
   siginfo_t info{};
-  Usage usage;  // kGone
+  Usage usage;       // kGone
+  std::string name;  // kExiting: what the thread is called
 };
 
 // Waits for the next event of any thread of any target.  Errors: no targets left.
@@ -87,6 +88,7 @@ bool is_stopped(pid_t tid);
 // True when a thread that should be stopped was killed; its end is still to be reported.
 bool is_dying(pid_t tid);
 std::string executable_path(pid_t pid);  // /proc/PID/exe
+std::string thread_name(pid_t tid);      // /proc/TID/comm; empty when it is gone
 
 class Process {
  public:
