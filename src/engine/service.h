@@ -71,6 +71,10 @@ class Service {
     if (request != static_cast<uint32_t>(translate::Request::kIndirect)) return std::nullopt;
     return load<uint32_t>(slot, translate::tcb::kArgument);
   }
+  // What the program believes of its PR_SET_DUMPABLE, if it is not true; a forked child believes it
+  // as well.
+  std::optional<uint64_t> pretended_dumpable() const { return dumpable_; }
+  void pretend_dumpable(std::optional<uint64_t> value) { dumpable_ = value; }
   uint64_t requests() const { return requests_; }
   const GeneratedCode& generated() const { return generated_; }
 
@@ -93,6 +97,7 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  bool answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments, uint64_t r11);
   Status change_filter(uint32_t slot, uint64_t program);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
@@ -134,6 +139,7 @@ class Service {
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
   uint64_t requests_ = 0;
+  std::optional<uint64_t> dumpable_;
 };
 
 }  // namespace tally::engine

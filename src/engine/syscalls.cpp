@@ -18,6 +18,7 @@
 #include <sys/personality.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "engine/seccomp.h"
 #include "engine/service.h"
@@ -112,6 +113,21 @@ bool installs_filter(uint64_t number, const std::array<uint64_t, 6>& arguments) 
 
 }  // namespace
 
+// The files of a process that is not dumpable in /proc are root's: an ordinary user's monitor could
+// not see its memory any more, nor its children's.  So the kernel is not told.
+bool Service::answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments,
+                              uint64_t r11) {
+  if (geteuid() == 0) return false;
+  if (arguments[0] == PR_SET_DUMPABLE && arguments[1] <= 1) {
+    dumpable_ = arguments[1];
+    finish_syscall(slot, 0, r11);
+    return true;
+  }
+  if (arguments[0] != PR_GET_DUMPABLE || !dumpable_) return false;
+  finish_syscall(slot, *dumpable_, r11);
+  return true;
+}
+
 // Puts a filter with our prefix in the place of the program's; see seccomp.h.
 Status Service::change_filter(uint32_t slot, uint64_t program) {
   sock_fprog given{};
@@ -155,6 +171,7 @@ Status Service::before_syscall(uint32_t slot) {
     finish_syscall(slot, static_cast<uint64_t>(-ENOSYS), rflags);
     return Ok{};
   }
+  if (call.number == SYS_prctl && answer_dumpable(slot, call.arguments, rflags)) return Ok{};
   if (call.number == SYS_arch_prctl && is_about_shadow_stacks(call.arguments[0])) {
     finish_syscall(slot, static_cast<uint64_t>(-EINVAL), rflags);
     return Ok{};

@@ -119,6 +119,7 @@ class BulkWriter {
   BulkWriter(int descriptor, const BulkRoots& roots)
       : pages_(descriptor), blocks_(pages_, roots.blocks), edges_(pages_, roots.edges) {}
   Status open() { return pages_.open(); }
+  void on_failure(std::function<int(int error)> move) { pages_.on_failure(std::move(move)); }
   Status add(const Profile& profile, const RowCounts& before);
   Status finish();
 

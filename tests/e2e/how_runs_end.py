@@ -7,6 +7,7 @@ Each program counts to a number that it says before it ends, with threads and ch
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -202,6 +203,13 @@ if mounted.returncode == 0:
         text = done.stderr.decode()
         if done.status != 125 or "cannot write profile" not in text or "pid" not in str(done.stdout):
             complain(f"full disk: {done.end()}, {done.stdout!r}, {text!r}")
+        # What was counted is kept, in another place.
+        kept = re.search("; it is in '([^']+)' instead\n", text)
+        if kept:
+            shutil.move(kept.group(1), path("kept.tally"))
+            check("kept.tally", "full disk", ((True, 4), (False, signal.SIGTERM)))
+        else:
+            complain(f"full disk: the profile is lost: {text!r}")
         if os.listdir(disk):
             complain(f"full disk: left behind: {os.listdir(disk)}")
     finally:
@@ -209,12 +217,16 @@ if mounted.returncode == 0:
 else:
     print("no tmpfs can be mounted: the full disk is not tried")
 
-# A folder that becomes read-only while the program runs.
-if os.geteuid() != 0:
-    folder = path("folder")
-    os.makedirs(folder)
-    done = run(["profile", "-o", folder + "/x.tally", "--", "chmod", "500", folder], "read-only")
-    os.chmod(folder, 0o700)
-    if done.status not in (0, 125):
-        complain(f"read-only folder: {done.end()}, {done.stderr!r}")
+# A folder that takes no files any more when the program has ended.
+folder = path("folder")
+os.makedirs(folder)
+command = ["profile", "-o", folder + "/x.tally", "--", "rm", "-r", folder]
+done = run(command, "a folder that vanishes")
+text = done.stderr.decode()
+kept = re.search("; it is in '([^']+)' instead\n", text)
+if done.status != 125 or not kept:
+    complain(f"a folder that vanishes: {done.end()}, {text!r}")
+else:
+    shutil.move(kept.group(1), path("vanished.tally"))
+    report_of("vanished.tally", "a folder that vanishes")
 finish()
