@@ -179,6 +179,7 @@ class Case:
         self.env = dict(processes.ENVIRONMENT, **program.environment())
         self.stdin = None
         self.native = None
+        self.reported = None
         if program.get("stdin"):
             self.stdin = os.path.join(folder, "stdin")
             with open(self.stdin, "w", encoding="utf-8") as f:
@@ -210,7 +211,7 @@ class Case:
         command = [self.suite.tally, "profile", "-o", file, "--placement=" + placement, "--"]
         done = self.run(command + self.command, label)
         self.unharmed(done, label)
-        self.check_report(file)
+        self.reported = self.check_report(file)
         return compare.Counted(*(self.dump(k, file) for k in ("instructions", "blocks", "edges")))
 
     def unharmed(self, done, label):
@@ -265,6 +266,16 @@ class Case:
         if unbalanced and not self.program.get("unbalanced"):
             seen = flow["faults"][:8] + flow["undetermined"][:8] + report["complaints"][:8]
             raise Failed("report says that flow is not balanced:", *(json.dumps(x) for x in seen))
+        self.require(self.threads_do_not_add_up(report))
+        return report
+
+    @staticmethod
+    def threads_do_not_add_up(report):
+        """What the threads executed is what the run executed, to the last instruction."""
+        total = sum(thread["instructions"] for thread in report["threads"])
+        if total == report["totals"]["instructions"]:
+            return []
+        return [f"the threads executed {total}, the program {report['totals']['instructions']}"]
 
     def check_closed(self, instructions, who):
         """`// count: symbol = N` lines, which also keep the oracle honest."""
@@ -288,6 +299,7 @@ class Case:
             + compare.blocks(counted, oracle)
             + compare.edges(counted, oracle)
             + compare.calls(counted, oracle)
+            + compare.threads(self.reported, oracle)
         )
 
     def stepped(self):
@@ -309,7 +321,7 @@ class Case:
             said = done.stderr.decode(errors="replace").strip()
             raise Failed(f"the oracle disturbed the program: {done.end()} {said}")
         # The ends come last: they mark the set complete.
-        for what in ("instructions", "edges", "calls", "ends"):
+        for what in ("instructions", "edges", "calls", "threads", "ends"):
             shutil.copy(f"{prefix}.{what}.csv", f"{store}.{what}.csv")
         return compare.Oracle(store)
 

@@ -237,6 +237,8 @@ class CodeCache {
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
   const Unit& unit(uint32_t id) const { return *units_[id]; }
   const std::vector<SiteState>& sites() const { return sites_; }
+  // (site, pair) in the order in which they were seen.
+  const std::vector<std::pair<uint32_t, uint32_t>>& pair_order() const { return pair_order_; }
   const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
   const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
   // The pieces of code that lead from a site to its hash table.
@@ -327,6 +329,7 @@ class CodeCache {
   std::vector<uint32_t> next_waiting_;  // by link: the next one with this target + 1
   std::vector<uint8_t> link_waits_;     // by link
   std::vector<SiteState> sites_;
+  std::vector<std::pair<uint32_t, uint32_t>> pair_order_;
   struct SyscallState {
     uint32_t unit;
     translate::SyscallSite site;

@@ -53,6 +53,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   TRY(region_.create_in_place(parent.region_, *process_, call));
   TRY(region_.close_target_descriptor(call));
   modules_.inherit(parent.modules_, region_);
+  service_.pretend_dumpable(parent.service_.pretended_dumpable());
   cache_.initialize_tables();
   cache_.set_compare(parent.cache_.compare());
   cache_.set_returns(parent.cache_.returns_form());
@@ -70,6 +71,7 @@ Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& 
   const std::optional<uint32_t> slot = service_.open_slot();
   CHECK(slot.has_value()) << "the first thread has no slot";
   threads_[pid].slot = slot;
+  totals_.begin(*slot, pid, "");
   elf::UnwindRegisters unwind = unwind_registers(regs);
   unwind.value[elf::kDwarfPc] = pc.value();
   TRY_ASSIGN(const BlockRef at, cache_.resolve(pc, Arrival::kJump));

@@ -130,7 +130,7 @@ Status ImageRun::set_up() {
   choose_forms();
   enable_feedback();
   // The instruction borrowed so far is about to become non-executable.
-  syscall_insn_ = TargetAddr(region_.areas().front().gateway.syscall_insn.value());
+  syscall_insn_ = TargetAddr(region_.areas().front().gateway.monitor_syscall.value());
   TRY(hide_text());
   TRY(region_.close_target_descriptor(call));
   areas_by_mailbox();
@@ -138,9 +138,10 @@ Status ImageRun::set_up() {
   const std::optional<uint32_t> slot = service_.open_slot();
   CHECK(slot.has_value()) << "the first thread has no slot";
   threads_[pid].slot = slot;
+  totals_.begin(*slot, pid, "");
   TRY_ASSIGN(const BlockRef entry, cache_.resolve(TargetAddr(start.rip), Arrival::kCall));
   if (!entry.valid()) return make_error("{}: its entry is no code", program);
-  ledger_.enter(entry, AbnormalKind::kProgramStart, "program start");
+  ledger_.enter(*slot, entry, AbnormalKind::kProgramStart, "program start");
   const Unit& first = cache_.unit(entry.unit);
   ledger_.bottom({first.module->to_target(first.procedure.range.begin),
                   first.module->to_target(first.procedure.range.end)});
@@ -170,6 +171,7 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   thread.slot = slot;
   thread.own_process = own_process;
   if (!own_process) ++threads_total_;
+  totals_.begin(*slot, tid, own_process ? "vfork" : "thread");
   user_regs_struct regs = process_->registers(tid);
   user_regs_struct parent_regs{};
   const bool shares_stack =
@@ -218,20 +220,31 @@ void ImageRun::release_child(pid_t tid, const std::string& why) {
   tracee::detach(tid);
 }
 
-void ImageRun::thread_exiting(pid_t tid) {
+void ImageRun::thread_exiting(const tracee::Event& event) {
+  const pid_t tid = event.tid;
   auto it = threads_.find(tid);
   if (it == threads_.end() || !it->second.slot) return process_->resume(tid);
   const uint32_t slot = *it->second.slot;
   user_regs_struct regs{};
   if (process_->try_registers(tid, regs)) {
     const bool alone = regs.orig_rax == SYS_exit;
-    const AbnormalKind kind = it->second.fatal_signal           ? AbnormalKind::kFault
+    // Signals without a handler do not all kill: SIGCHLD, those that are ignored.
+    const bool killed = it->second.fatal_signal && event.signal != 0;
+    const AbnormalKind kind = killed                            ? AbnormalKind::kFault
                               : alone && tid != process_->pid() ? AbnormalKind::kThreadExit
                                                                 : AbnormalKind::kProgramExit;
-    ledger_.close_thread(regs, slot, kind,
-                         it->second.fatal_signal ? "died of a signal" : "still active at the end");
+    if (!service_.is_closed_ahead(slot)) {
+      ledger_.close_thread(regs, slot, kind,
+                           killed ? "died of a signal" : "still active at the end");
+    }
+    const char* ended = killed                            ? "signal"
+                        : alone                           ? "exit"
+                        : regs.orig_rax == SYS_exit_group ? "exit_group"
+                                                          : "process end";
+    totals_.end(slot, ended, event.name);
   } else {
     name_vanished(tid);
+    totals_.end(slot, "vanished");
   }
   service_.close_slot(slot);
   it->second.slot.reset();
@@ -285,6 +298,7 @@ void ImageRun::thread_execed(pid_t former_tid) {
   if (it->second.slot) {
     service_.exec_succeeded(*it->second.slot);
     service_.close_slot(*it->second.slot);
+    totals_.end(*it->second.slot, "exec");
   }
   threads_.erase(it);
 }
@@ -305,14 +319,8 @@ void ImageRun::dump_state(std::ostream& out) const {
 void ImageRun::collect(profile::Profile& result) {
   ledger_.settle_inherited();
   std::vector<uint64_t> counters(cache_.counters_used(), 0);
-  for (uint32_t slot = 0; slot < service_.slots_ever_used(); ++slot) {
-    const uint8_t* memory = region_.thread_memory(slot) + tcb::kCounters;
-    for (size_t c = 0; c < counters.size(); ++c) {
-      uint64_t value = 0;
-      memcpy(&value, memory + 8 * c, sizeof value);
-      counters[c] += value;
-    }
-  }
+  totals_.finish(counters.size(),
+                 [&](size_t counter, uint64_t value) { counters[counter] += value; });
   if (const char* path = std::getenv("TALLY_CODE_MAP")) {
     if (Status written = write_code_map(cache_, path); !written) {
       ledger_.issue("TALLY_CODE_MAP", written.error().message);
@@ -328,6 +336,7 @@ void ImageRun::collect(profile::Profile& result) {
   }
   const PerfMap names = PerfMap::read(process_->pid());
   build_profile(cache_, modules_, ledger_, counters, names, result);
+  totals_.add_rows(result, facts_.begun);
   result.run = std::move(facts_);
   profile::Run& run = result.run;
   run.threads = threads_total_;

@@ -27,6 +27,7 @@
 #include "engine/run_options.h"
 #include "engine/service.h"
 #include "engine/signals.h"
+#include "engine/thread_totals.h"
 #include "tracee/process.h"
 
 namespace tally::engine {
@@ -40,7 +41,10 @@ class ImageRun {
         cache_(region_, modules_, *process_, options.placement),
         ledger_(cache_, modules_, region_, *process_),
         service_(region_, cache_, modules_, ledger_, *process_),
-        signals_(*process_, region_, cache_, ledger_, service_) {}
+        totals_(cache_, region_, ledger_),
+        signals_(*process_, region_, cache_, ledger_, service_) {
+    service_.set_before_exec([this](uint32_t slot) { totals_.name(slot); });
+  }
 
   // Prepares the image that its process has just begun to execute; does not resume it.
   Status set_up();
@@ -55,7 +59,7 @@ class ImageRun {
   // A fork child stands at its first stop: it goes on natively, with nothing of ours left mapped.
   void release_child(pid_t tid, const std::string& why);
   // The thread is about to be gone; resumes it.
-  void thread_exiting(pid_t tid);
+  void thread_exiting(const tracee::Event& event);
   void thread_gone(const tracee::Event& event);
   // The thread (of this image, or a vfork child) has become another program.
   void thread_execed(pid_t former_tid);
@@ -67,6 +71,8 @@ class ImageRun {
     auto it = threads_.find(tid);
     return it != threads_.end() && it->second.own_process;
   }
+  // The program filters its system calls; the programs it becomes will, too.
+  bool is_filtered() const { return region_.is_filtered(); }
   void issue(const std::string& scope, const std::string& message) {
     ledger_.issue(scope, message);
   }
@@ -111,6 +117,7 @@ class ImageRun {
   void choose_forms();
   void enable_feedback();
   bool caught_by_net(const tracee::Event& event);
+  bool back_from_vsyscall(uint32_t slot, user_regs_struct& regs);
   void explain_signal(const tracee::Event& event);
 
   std::unique_ptr<tracee::Process> process_;
@@ -120,6 +127,7 @@ class ImageRun {
   CodeCache cache_;
   Ledger ledger_;
   Service service_;
+  ThreadTotals totals_;
   Signals signals_;
   TargetAddr syscall_insn_;
   std::map<pid_t, Thread> threads_;

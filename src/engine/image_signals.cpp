@@ -13,6 +13,24 @@ namespace tally::engine {
 using profile::AbnormalKind;
 using tracee::Event;
 
+// The kernel executes calls into the vsyscall page itself, at the fault, and returns to the
+// original address: such a return goes to its landing like any other, where rcx is taken from the
+// spill.
+bool ImageRun::back_from_vsyscall(uint32_t slot, user_regs_struct& regs) {
+  constexpr uint64_t kVsyscallPage = 0xffffffffff600000;
+  constexpr uint64_t kPageBytes = 4096;
+  if (ledger_.requested_target(slot) - kVsyscallPage >= kPageBytes) return false;
+  const std::optional<uint32_t> site = service_.asking_site(slot);
+  const auto landing = cache_.take_return(TargetAddr(regs.rip));
+  if (!landing || !site) return false;
+  const SiteState& from = cache_.sites()[*site];
+  if (!from.site.call) ledger_.leave_to_kernel(slot, {from.unit, from.site.block});
+  const uint64_t rcx = regs.rcx;
+  memcpy(region_.thread_memory(slot) + translate::tcb::kSpillRcx, &rcx, sizeof rcx);
+  regs.rip = landing->value();
+  return true;
+}
+
 // Control reached the program's own text, which cannot be executed: nobody foresaw this transfer.
 bool ImageRun::caught_by_net(const Event& event) {
   if (event.signal != SIGSEGV || event.info.si_code != SEGV_ACCERR) return false;
@@ -20,6 +38,13 @@ bool ImageRun::caught_by_net(const Event& event) {
   if (reinterpret_cast<uint64_t>(event.info.si_addr) != regs.rip ||
       modules_.at(TargetAddr(regs.rip)) == nullptr) {
     return false;
+  }
+  const auto thread = threads_.find(event.tid);
+  if (thread != threads_.end() && thread->second.slot &&
+      back_from_vsyscall(*thread->second.slot, regs)) {
+    process_->set_registers(event.tid, regs);
+    process_->resume(event.tid);
+    return true;
   }
   auto ref = cache_.resolve(TargetAddr(regs.rip), Arrival::kReturn);
   if (!ref || !ref->valid()) return false;

@@ -61,6 +61,14 @@ class Interruptions {
   const Interruption* find(uint32_t slot, uint64_t context) const;
   std::optional<Interruption> take(uint32_t slot, uint64_t context);
   void forget(uint32_t slot) { by_slot_.erase(slot); }
+  // All of a thread's records, to be put back in the same state.
+  std::vector<Interruption> of(uint32_t slot) const {
+    const auto it = by_slot_.find(slot);
+    return it == by_slot_.end() ? std::vector<Interruption>() : it->second;
+  }
+  void restore(uint32_t slot, std::vector<Interruption> records) {
+    by_slot_[slot] = std::move(records);
+  }
   // A thread that shares its parent's stack is inside the same handlers.
   void inherit(uint32_t slot, uint32_t parent);
 

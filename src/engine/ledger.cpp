@@ -66,6 +66,9 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
 }
 
 void Ledger::issue(const std::string& scope, const std::string& message, uint64_t amount) {
+  if (recording_ != nullptr) {
+    recording_->push_back([=](Ledger& l) { l.take_back_issue(scope, message, amount); });
+  }
   for (profile::Issue& known : issues_) {
     if (known.scope == scope && known.message == message) {
       known.amount += amount;
@@ -87,23 +90,20 @@ bool Ledger::ends_by_itself(BlockRef ref) const {
 void Ledger::leave(BlockRef ref, AbnormalKind kind, const std::string& detail) {
   if (ends_by_itself(ref)) return;
   const uint32_t end = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  LedgerTerm& term = terms_[{ref.unit, ref.block, kind, end}];
-  term.left += 1;
-  term.detail = detail;
+  book_term({ref.unit, ref.block, kind, end}, 0, 1, detail);
 }
 
 void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::string& detail) {
   const BlockRef ref = position.ref;
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  if (!position.block_counted) uncounted_[{ref.unit, ref.block}] += 1;
+  if (!position.block_counted) book_uncounted(ref);
   if (position.done >= count) return leave(ref, kind, detail);
-  partials_[{ref.unit, ref.block, position.done, count}] -= 1;
-  LedgerTerm& term = terms_[{ref.unit, ref.block, kind, position.done}];
-  term.left += 1;
-  term.detail = detail;
+  book_unexecuted(ref, position.done, count);
+  book_term({ref.unit, ref.block, kind, position.done}, 0, 1, detail);
 }
 
-void Ledger::leave_changed(const CodeCache::CheckPoint& point, BlockRef to) {
+void Ledger::leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to) {
+  booker_ = slot;
   Position position;
   position.ref = {point.ref.unit, point.ref.block};
   position.done = point.ref.insn;
@@ -112,16 +112,25 @@ void Ledger::leave_changed(const CodeCache::CheckPoint& point, BlockRef to) {
   if (to.valid()) moves_[{point.ref, to}] += 1;
 }
 
-void Ledger::leave_behind_call(BlockRef ref, BlockRef to) {
+void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
+  booker_ = slot;
+  leave(ref, AbnormalKind::kOther, "jumps into the vsyscall page");
+}
+
+void Ledger::leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to) {
+  booker_ = slot;
   leave(ref, AbnormalKind::kOther, "its code was changed by this system call");
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
   if (to.valid() && !ends_by_itself(ref)) moves_[{{ref.unit, ref.block, count}, to}] += 1;
 }
 
-void Ledger::enter(BlockRef ref, AbnormalKind kind, const std::string& detail) {
-  LedgerTerm& term = terms_[{ref.unit, ref.block, kind, ref.insn}];
-  term.entered += 1;
-  term.detail = detail;
+void Ledger::enter(uint32_t slot, BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  booker_ = slot;
+  enter_block(ref, kind, detail);
+}
+
+void Ledger::enter_block(BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  book_term({ref.unit, ref.block, kind, ref.insn}, 1, 0, detail);
 }
 
 bool Ledger::is_complete(const elf::BackTrace& trace) const {
@@ -163,6 +172,7 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
 
 void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalKind kind,
                           const std::string& detail) {
+  booker_ = slot;
   const Position position = locate(regs, slot);
   if (position.kind == Position::Kind::kUnknown) {
     issue("thread", fmt::format("a thread ended at {:#x}, which is no known place of the code "
@@ -184,7 +194,7 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
     pc = TargetAddr(pushed);
     registers.value[elf::kDwarfRsp] += 8;
     if (const BlockRef call = cache_.call_block_of(pc); call.valid()) {
-      unarrived_[{call.unit, call.block}] += 1;
+      book_unarrived(call);
     }
   }
   // The byte in front of a return address belongs to the call; behind it another procedure may
@@ -202,11 +212,9 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 void Ledger::enter_unexecuted(BlockRef ref, const char* detail) {
   const Unit& unit = cache_.unit(ref.unit);
   const uint32_t count = unit.procedure.blocks[ref.block].insn_count;
-  enter({ref.unit, ref.block, count}, AbnormalKind::kThreadStart, detail);
-  partials_[{ref.unit, ref.block, 0, count}] -= 1;
-  if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
-    uncounted_[{ref.unit, ref.block}] += 1;
-  }
+  enter_block({ref.unit, ref.block, count}, AbnormalKind::kThreadStart, detail);
+  book_unexecuted(ref, 0, count);
+  if (unit.plan.block_counter[ref.block] != translate::kNoCounter) book_uncounted(ref);
 }
 
 // A thread is born behind a `syscall`: its flow appears in the block there.  It still runs through
@@ -219,14 +227,15 @@ void Ledger::begin_behind(BlockRef ref) {
     enter_unexecuted(ref, "a thread was born here");
     return;
   }
-  enter({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
+  enter_block({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
   if (unit.plan.edge_counter[block.first_edge] != translate::kNoCounter) {
-    overcounted_[{ref.unit, block.first_edge}] += 1;
+    book_overcounted(ref.unit, block.first_edge);
   }
 }
 
 void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
                          uint32_t parent_slot) {
+  booker_ = slot;
   const Position position = locate(regs, slot);
   if (position.kind != Position::Kind::kInBlock) {
     issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
@@ -257,6 +266,7 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   auto it = snapshots_.find({slot, unit});
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;
+  booker_ = slot;
   const auto& frames = trace.frames;
   // A procedure at the very bottom, without call frame information, has nobody to abandon.
   if (frames.empty() || frames.front().cfa.value() == 0) return;
@@ -267,9 +277,9 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   }
   const std::optional<size_t> target = frame_holding(trace, stack_pointer);
   if (!target) {
-    issue("stacks",
-          "the program switches stacks (swapcontext or the like); procedures that are left waiting "
-          "on a stack nobody returns to are off by one");
+    name_switched_stacks(
+        "the program switches stacks (swapcontext or the like); procedures that are left waiting "
+        "on a stack nobody returns to are off by one");
     return;
   }
   // Back to the caller's call in the ordinary way: a return, not a jump.

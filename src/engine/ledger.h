@@ -17,12 +17,14 @@
 // an issue: the report then says which procedure may be off by one.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "elf/unwind.h"
+#include "engine/bookings.h"
 #include "engine/code_cache.h"
 #include "engine/interruptions.h"
 #include "profile/model.h"
@@ -61,8 +63,8 @@ class Ledger {
   // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
   // frame information says so.
   void bottom(TargetRange range) { bottoms_.push_back(range); }
-  // Flow enters a block from nowhere (program start).
-  void enter(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
+  // Flow enters a block from nowhere (program start), in the thread of a slot.
+  void enter(uint32_t slot, BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
 
   // A signal's handler begins: the thread is suspended where `interruption` says.
   void handler_entered(uint32_t slot, const Interruption& interruption, BlockRef handler,
@@ -74,13 +76,15 @@ class Ledger {
   // interrupted block is left, and all frames below the new stack pointer.
   void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                     uint64_t stack_pointer);
+  // A jump that ends block `ref` went to code that the kernel executes itself.
+  void leave_to_kernel(uint32_t slot, BlockRef ref);
   // The thread of a slot is gone.
   void forget(uint32_t slot) { interruptions_.forget(slot); }
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
-  void leave_changed(const CodeCache::CheckPoint& point, BlockRef to);
+  void leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to);
   // A thread goes on behind a system call in another unit than it made the call in.
-  void leave_behind_call(BlockRef ref, BlockRef to);
+  void leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to);
 
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
   // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
@@ -91,35 +95,28 @@ class Ledger {
 
   void issue(const std::string& scope, const std::string& message, uint64_t amount = 1);
 
-  // The State below is all that has been booked: for taking back what was booked ahead of an event
-  // that then failed.
+  // Closes a thread ahead of an event (execve) that may fail; what was booked can then be taken
+  // back, and nothing else.
+  struct Ahead {
+    std::vector<std::function<void(Ledger&)>> undo;
+    std::vector<Interruption> interruptions;  // of the thread
+  };
+  Ahead close_ahead(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
+                    const std::string& detail);
+  void take_back(uint32_t slot, Ahead ahead);
+
+  // What the thread of a slot has booked since the last time it was asked.
+  Bookings take_bookings(uint32_t slot);
+  // Stands for the thread with which a forked process began, once the process has ended.
+  static constexpr uint32_t kInheritedSlot = UINT32_MAX;
+  bool stacks_were_switched() const { return stacks_switched_; }
+
   // Unit, block, kind, and the block's instruction at which flow appears or in front of which it
   // vanishes (their number: at the end).
   using TermKey = std::tuple<uint32_t, uint32_t, profile::AbnormalKind, uint32_t>;
   const std::map<TermKey, LedgerTerm>& terms() const { return terms_; }
   using PartialKey =
       std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // unit, block, first, last
-  struct State {
-    std::map<TermKey, LedgerTerm> terms;
-    std::map<PartialKey, int64_t> partials;
-    std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted;
-    std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived;
-    std::vector<profile::Issue> issues;
-    Interruptions interruptions;
-    std::map<uint64_t, uint64_t> inherited;
-  };
-  State state() const {
-    return {terms_, partials_, uncounted_, unarrived_, issues_, interruptions_, inherited_};
-  }
-  void restore(State state) {
-    terms_ = std::move(state.terms);
-    partials_ = std::move(state.partials);
-    uncounted_ = std::move(state.uncounted);
-    unarrived_ = std::move(state.unarrived);
-    issues_ = std::move(state.issues);
-    interruptions_ = std::move(state.interruptions);
-    inherited_ = std::move(state.inherited);
-  }
   const std::map<PartialKey, int64_t>& partials() const { return partials_; }
   // Flow that went over from a block of changed code to the unit that replaced it, by (block with
   // the instruction that was next, where it went on).
@@ -153,6 +150,16 @@ class Ledger {
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
+  // Everything that is booked goes through these, in the name of the thread of `booker_`.
+  void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);
+  void book_unexecuted(BlockRef ref, uint32_t first, uint32_t last);
+  void book_uncounted(BlockRef ref);
+  void book_overcounted(uint32_t unit, uint32_t edge);
+  void book_unarrived(BlockRef ref);
+  void note(const BookingKey& key, int64_t times);
+  void take_back_issue(const std::string& scope, const std::string& message, uint64_t amount);
+  void name_switched_stacks(const std::string& message);
+  void enter_block(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
   void leave(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
   // A block is left where `position` says, `done` instructions into it.
   void leave_at(const Position& position, profile::AbnormalKind kind, const std::string& detail);
@@ -178,6 +185,10 @@ class Ledger {
   bool was_inherited(TargetAddr return_address);
 
   Interruptions interruptions_;
+  uint32_t booker_ = 0;
+  std::map<uint32_t, Bookings> bookings_;                           // by slot
+  std::vector<std::function<void(Ledger&)>>* recording_ = nullptr;  // how to take bookings back
+  bool stacks_switched_ = false;
   std::vector<TargetRange> bottoms_;
   std::map<uint64_t, uint64_t> inherited_;  // by return address: frames open since before our time
   std::map<TermKey, LedgerTerm> terms_;

@@ -8,9 +8,10 @@ using profile::AbnormalKind;
 void Ledger::begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
                               const Ledger& parent, uint32_t parent_slot,
                               const std::string& detail) {
+  booker_ = slot;
   bottoms_ = parent.bottoms_;
   interruptions_.inherit_from(parent.interruptions_, parent_slot, slot);
-  enter(at, AbnormalKind::kThreadStart, detail);
+  enter_block(at, AbnormalKind::kThreadStart, detail);
   const elf::BackTrace trace = back_trace(registers, slot);
   for (size_t i = 1; i < trace.frames.size(); ++i) {
     const bool interrupted = trace.frames[i - 1].signal_frame;
@@ -23,10 +24,14 @@ bool Ledger::was_inherited(TargetAddr return_address) {
   auto it = inherited_.find(return_address.value());
   if (it == inherited_.end() || it->second == 0) return false;
   it->second -= 1;
+  if (recording_ != nullptr) {
+    recording_->push_back([=](Ledger& l) { l.inherited_[return_address.value()] += 1; });
+  }
   return true;
 }
 
 void Ledger::settle_inherited() {
+  booker_ = kInheritedSlot;
   for (const auto& [return_address, times] : inherited_) {
     if (times == 0) continue;
     const BlockRef call = cache_.call_block_of(TargetAddr(return_address));

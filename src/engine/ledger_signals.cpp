@@ -16,13 +16,16 @@ constexpr const char* kElsewhere = "its signal handler went on elsewhere";
 
 void Ledger::handler_entered(uint32_t slot, const Interruption& interruption, BlockRef handler,
                              TargetAddr restorer) {
+  booker_ = slot;
   interruptions_.note_restorer(restorer);
   if (interruptions_.push(slot, interruption)) {
     issue("signals",
           "a signal handler was left in a way Tally did not see; the block it interrupted and the "
           "procedures active in it may be off by one");
   }
-  if (handler.valid()) enter(handler, AbnormalKind::kSignalHandler, "a signal handler begins");
+  if (handler.valid()) {
+    enter_block(handler, AbnormalKind::kSignalHandler, "a signal handler begins");
+  }
 }
 
 CacheAddr Ledger::way_back(uint32_t slot, uint64_t context, TargetAddr pc) {
@@ -41,6 +44,7 @@ CacheAddr Ledger::way_back(uint32_t slot, uint64_t context, TargetAddr pc) {
 
 void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                           uint64_t stack_pointer) {
+  booker_ = slot;
   leave(call, AbnormalKind::kSignalHandler, "a signal handler returns");
   const std::optional<Interruption> record = interruptions_.take(slot, context);
   if (!record) {
@@ -71,9 +75,9 @@ void Ledger::abandon_to(uint32_t slot, const Interruption& record, uint64_t stac
   if (stack_pointer < trace.frames.front().cfa.value()) return;
   const std::optional<size_t> target = frame_holding(trace, stack_pointer);
   if (!target) {
-    issue("stacks",
-          "a signal handler switches stacks; procedures that are left waiting on a stack nobody "
-          "returns to are off by one");
+    name_switched_stacks(
+        "a signal handler switches stacks; procedures that are left waiting on a stack nobody "
+        "returns to are off by one");
     return;
   }
   for (size_t i = 1; i <= *target && i < trace.frames.size(); ++i) {
@@ -124,7 +128,7 @@ void Ledger::close_interruption(uint32_t slot, uint64_t context, TargetAddr pc, 
     const BlockRef call = cache_.call_block_of(pc);
     if (!call.valid()) return;
     leave(call, kind, detail);
-    unarrived_[{call.unit, call.block}] += 1;
+    book_unarrived(call);
   }
 }
 
@@ -135,12 +139,12 @@ void Ledger::open_interruption(uint32_t slot, uint64_t context) {
     return;
   const Position& position = record->position;
   const BlockRef ref = position.ref;
-  enter({ref.unit, ref.block, position.done}, AbnormalKind::kThreadStart,
-        "a vfork child shares this frame");
-  if (position.done > 0) partials_[{ref.unit, ref.block, 0, position.done}] -= 1;
+  enter_block({ref.unit, ref.block, position.done}, AbnormalKind::kThreadStart,
+              "a vfork child shares this frame");
+  if (position.done > 0) book_unexecuted(ref, 0, position.done);
   const bool has_counter =
       cache_.unit(ref.unit).plan.block_counter[ref.block] != translate::kNoCounter;
-  if (has_counter && position.block_counted) uncounted_[{ref.unit, ref.block}] += 1;
+  if (has_counter && position.block_counted) book_uncounted(ref);
 }
 
 }  // namespace tally::engine

@@ -325,6 +325,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
     incoming_[to.unit].push_back({Incoming::Kind::kPair, site_id, index});
   }
   state.pairs.push_back(pair);
+  pair_order_.emplace_back(site_id, index);
   return state.pairs.back();
 }
 

@@ -143,6 +143,7 @@ Status Region::create_in_place(const Region& parent, tracee::Process& process,
                                const RemoteCall& call) {
   TRY(create_memory(process, call, TargetAddr(parent.tables_base_ + tables::kName)));
   tables_base_ = parent.tables_base_;
+  filtered_ = parent.filtered_;
   threads_base_ = parent.threads_base_;
   for (const Area& old : parent.areas_) place_area(old.base);
   TRY(replace(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset));
@@ -190,6 +191,12 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
       return &area;
     }
   }
+  if (filtered_) {
+    return make_error(
+        "the program loads code at {:#x}, far from all other, after it has installed a seccomp "
+        "filter; Tally can map no code cache there any more",
+        range.begin.value());
+  }
   if (areas_.size() == kAreasMax) return make_error("too many modules far apart from each other");
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
   const uint64_t begin = range.begin.value() & ~0xfffull;
@@ -226,6 +233,27 @@ Status Region::close_target_descriptor(const RemoteCall& call) {
   TRY(call(SYS_close, {static_cast<uint64_t>(target_fd_), 0, 0, 0, 0, 0}));
   target_fd_ = -1;
   return Ok{};
+}
+
+void Region::for_each_counter(
+    uint32_t slot, size_t counters,
+    const std::function<void(size_t counter, uint64_t value)>& visit) const {
+  const off_t begin =
+      static_cast<off_t>(kThreadsFileOffset + slot * tcb::kBlockSizeBytes + tcb::kCounters);
+  const off_t end = begin + static_cast<off_t>(counters * sizeof(uint64_t));
+  off_t at = begin;
+  while (at < end) {
+    const off_t data = lseek(monitor_fd_, at, SEEK_DATA);
+    if (data < 0 || data >= end) return;  // nothing but holes
+    const off_t hole = lseek(monitor_fd_, data, SEEK_HOLE);
+    CHECK(hole > data) << "a page of counters has no end: " << strerror(errno);
+    const off_t limit = std::min(hole, end);
+    for (at = data; at < limit; at += sizeof(uint64_t)) {
+      uint64_t value = 0;
+      memcpy(&value, file_ + at, sizeof value);
+      if (value != 0) visit(static_cast<size_t>(at - begin) / sizeof value, value);
+    }
+  }
 }
 
 Area* Region::area_at(CacheAddr address) {

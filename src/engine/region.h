@@ -54,6 +54,10 @@ class Region {
   // Gives back the monitor's view once the target is gone and the counters are read.
   void unmap();
 
+  // The program filters its own system calls from now on, except those of the gateways there are.
+  void filter_installed() { filtered_ = true; }
+  bool is_filtered() const { return filtered_; }
+
   bool exists() const { return monitor_fd_ >= 0; }
   uint32_t tables_base() const { return tables_base_; }
   uint8_t* tables() const { return file_ + translate::kTablesFileOffset; }
@@ -63,6 +67,10 @@ class Region {
   uint8_t* thread_memory(uint32_t slot) const {
     return file_ + translate::kThreadsFileOffset + slot * translate::tcb::kBlockSizeBytes;
   }
+  // Calls `visit(counter, value)` for each of a slot's first `counters` counters that is not zero.
+  // Pages that were never touched are not looked at: reading them would make them exist.
+  void for_each_counter(uint32_t slot, size_t counters,
+                        const std::function<void(size_t counter, uint64_t value)>& visit) const;
   CacheAddr attic() const { return CacheAddr(attic_base_); }
   std::vector<Area>& areas() { return areas_; }
   const std::vector<Area>& areas() const { return areas_; }
@@ -87,6 +95,7 @@ class Region {
 
   uint64_t threads_base_ = 0;
   uint64_t attic_base_ = 0;
+  bool filtered_ = false;
   uint64_t planned_base_ = 0;  // of an area whose mapping is under way
   std::vector<Area> areas_;
 };

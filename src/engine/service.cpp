@@ -56,6 +56,7 @@ void Service::close_slot(uint32_t slot) {
   std::erase(active_, slot);
   if (caller_ == slot) caller_.reset();
   pending_.erase(slot);
+  exec_backups_.erase(slot);
   ledger_.forget(slot);
   free_.push_back(slot);
 }
@@ -191,16 +192,16 @@ elf::UnwindRegisters Service::registers_of(uint32_t slot, TargetAddr pc) const {
 }
 
 // The code of a block has changed: the thread goes on in a new translation.
-Result<CacheAddr> Service::answer_check(uint32_t check) {
+Result<CacheAddr> Service::answer_check(uint32_t slot, uint32_t check) {
   TRY_ASSIGN(const CodeCache::WayOn on, cache_.take_stale(check));
-  ledger_.leave_changed(cache_.check_point(check), on.to);
+  ledger_.leave_changed(slot, cache_.check_point(check), on.to);
   return on.resume;
 }
 
 Result<CacheAddr> Service::answer_event(uint32_t slot) {
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
   if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
-    return answer_check(argument - CodeCache::kStaleEventBase);
+    return answer_check(slot, argument - CodeCache::kStaleEventBase);
   }
   if (argument >= CodeCache::kUnsupportedEventBase) {
     const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -47,7 +48,6 @@ class Service {
   // Prepares a thread's block and watches it; nullopt when there are too many threads at once.
   std::optional<uint32_t> open_slot();
   void close_slot(uint32_t slot);
-  uint32_t slots_ever_used() const { return slots_used_; }
 
   // The first error, if any; the target is killed when it happens.
   std::optional<Error> error() const { return error_; }
@@ -64,6 +64,20 @@ class Service {
   uint64_t requests() const;
   // Of one kind.
   uint64_t requests(translate::Request kind) const { return requests_[static_cast<size_t>(kind)]; }
+  // True if that is so and the execve has not come back: the thread's stack is on the books.
+  bool is_closed_ahead(uint32_t slot) const { return exec_backups_.contains(slot); }
+  // Called in front of every execve, while the thread is still the program it was.
+  void set_before_exec(std::function<void(uint32_t slot)> call) { before_exec_ = std::move(call); }
+  // The indirect branch that the thread asked about last, if it asked about one.
+  std::optional<uint32_t> asking_site(uint32_t slot) const {
+    const auto request = load<uint32_t>(slot, translate::tcb::kRequest);
+    if (request != static_cast<uint32_t>(translate::Request::kIndirect)) return std::nullopt;
+    return load<uint32_t>(slot, translate::tcb::kArgument);
+  }
+  // What the program believes of its PR_SET_DUMPABLE, if it is not true; a forked child believes it
+  // as well.
+  std::optional<uint64_t> pretended_dumpable() const { return dumpable_; }
+  void pretend_dumpable(std::optional<uint64_t> value) { dumpable_ = value; }
   const GeneratedCode& generated() const { return generated_; }
 
   // Executes a system call in the thread whose request is being served.  It cannot be waited for:
@@ -85,11 +99,13 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  bool answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments, uint64_t r11);
+  Status change_filter(uint32_t slot, uint64_t program);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
   void answer(uint32_t slot, translate::Action action);
   bool send_to_call(uint32_t slot);
-  Result<CacheAddr> answer_check(uint32_t check);
+  Result<CacheAddr> answer_check(uint32_t slot, uint32_t check);
   elf::UnwindRegisters registers_of(uint32_t slot, TargetAddr pc) const;
 
   template <class T>
@@ -115,7 +131,8 @@ class Service {
   uint32_t slots_used_ = 0;
   std::optional<Error> error_;
   std::map<uint32_t, PendingCall> pending_;
-  std::map<uint32_t, Ledger::State> exec_backups_;
+  std::map<uint32_t, Ledger::Ahead> exec_backups_;
+  std::function<void(uint32_t slot)> before_exec_;
   GeneratedCode generated_;
   // Calls in the target: those made for the request being served, and the one still wanted.
   RemoteCall stopped_thread_call_;
@@ -124,6 +141,7 @@ class Service {
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
   std::array<uint64_t, 8> requests_{};  // by kind
+  std::optional<uint64_t> dumpable_;
 };
 
 }  // namespace tally::engine

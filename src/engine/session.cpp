@@ -8,8 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "engine/finisher.h"
 #include "engine/image_run.h"
@@ -25,8 +27,8 @@ namespace {
 
 volatile pid_t forwarding_to = 0;
 
-// While the command runs, a signal to us alone is for it, and ^C reaches it anyway.  Afterwards it
-// is for us: we end, and the kernel ends what is left.
+// While the command runs, a signal to us alone is for it, and what the terminal sends (^C, ^Z)
+// reaches it anyway.  Afterwards it is for us: we end, and the kernel ends what is left.
 void forward_signal(int number, siginfo_t* info, void*) {
   if (forwarding_to == 0) {
     signal(number, SIG_DFL);
@@ -34,6 +36,42 @@ void forward_signal(int number, siginfo_t* info, void*) {
   } else if (info->si_code != SI_KERNEL) {
     kill(forwarding_to, number);
   }
+}
+
+// The signals that are handed on, for as long as this lives.
+class SignalForwarding {
+ public:
+  explicit SignalForwarding(pid_t to) {
+    forwarding_to = to;
+    struct sigaction forward {};
+    forward.sa_sigaction = forward_signal;
+    forward.sa_flags = SA_SIGINFO | SA_RESTART;
+    for (size_t i = 0; i < kNumbers.size(); ++i) {
+      sigaction(kNumbers[i], nullptr, &before_[i]);
+      // What we were started to ignore (nohup), we and the command ignore.
+      if (before_[i].sa_handler != SIG_IGN) sigaction(kNumbers[i], &forward, nullptr);
+    }
+  }
+  ~SignalForwarding() {
+    for (size_t i = 0; i < kNumbers.size(); ++i) sigaction(kNumbers[i], &before_[i], nullptr);
+  }
+  SignalForwarding(const SignalForwarding&) = delete;
+  SignalForwarding& operator=(const SignalForwarding&) = delete;
+
+ private:
+  static constexpr std::array<int, 5> kNumbers = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP};
+  std::array<struct sigaction, 5> before_{};
+};
+
+// Stops us as the command was stopped, for whoever waits for us: the shell.  Returns when we are
+// continued.
+void stop_by(int number) {
+  struct sigaction stop {};
+  struct sigaction before {};
+  stop.sa_handler = SIG_DFL;
+  const bool catchable = sigaction(number, &stop, &before) == 0;
+  raise(number);
+  if (catchable) sigaction(number, &before, nullptr);
 }
 
 // The conductor: receives the events of all threads and hands each to the image run it belongs to.
@@ -57,17 +95,21 @@ class Session {
   Event first_stop_of(pid_t tid);
   void fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker);
   void process_execed(const Event& event);
-  std::optional<std::string> why_not_followed(pid_t pid) const;
+  std::optional<std::string> why_not_followed(pid_t pid, const ImageRun& old) const;
   Status follow_exec(pid_t pid, const ImageRun& old);
   void thread_gone(const Event& event);
   void finish_if_over(ImageRun& image);
+  void group_stopped(const Event& event);
+  void stop_with_command(int number);
   void fail(Error error);
+  void end_process(pid_t pid, ImageRun& image, const Error& error);
 
   const RunOptions& options_;
   const pid_t main_pid_;
   std::map<ImageRun*, std::unique_ptr<ImageRun>> images_;  // that are not over
   std::map<pid_t, ImageRun*> owner_;                       // of each thread
   std::map<pid_t, Event> early_;  // first stops of threads whose birth is not yet announced
+  std::set<pid_t> stopped_;       // threads in a group stop
   uint32_t runs_begun_ = 0;
   bool main_ended_ = false;
   RunResult end_;
@@ -114,6 +156,7 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
 }
 
 void Session::handle(const Event& event) {
+  if (event.kind != Kind::kGroupStop) stopped_.erase(event.tid);
   if (event.kind == Kind::kExec) return process_execed(event);
   if (event.kind == Kind::kGone) return thread_gone(event);
   auto it = owner_.find(event.tid);
@@ -131,12 +174,12 @@ void Session::handle(const Event& event) {
     case Kind::kForked:
       return thread_born(event, image);
     case Kind::kExiting:
-      return image.thread_exiting(event.tid);
+      return image.thread_exiting(event);
     case Kind::kSignal:
       if (auto other = image.signal_stop(event)) handle(*other);
       return;
     case Kind::kGroupStop:
-      return tracee::listen(event.tid);
+      return group_stopped(event);
     case Kind::kThreadReady:  // continued after a stop
     case Kind::kOther:
     case Kind::kExec:
@@ -145,12 +188,44 @@ void Session::handle(const Event& event) {
   }
 }
 
+// ---- job control
+// ---------------------------------------------------------------------------------
+
+void Session::group_stopped(const Event& event) {
+  tracee::listen(event.tid);
+  stopped_.insert(event.tid);
+  if (stopped_.contains(main_pid_)) stop_with_command(event.signal);
+}
+
+// We are what the shell waits for: when the command's whole job is stopped, so are we.  While one
+// process of it still runs, it may be the one that continues the others, and needs us.
+void Session::stop_with_command(int number) {
+  const pid_t job = getpgid(main_pid_);
+  for (const auto& [tid, image] : owner_) {
+    if (!stopped_.contains(tid) && getpgid(tid) == job) return;
+  }
+  stop_by(number);
+  // Who continues only us means the command, too.
+  constexpr useconds_t kContinuedTogether = 20'000;
+  usleep(kContinuedTogether);
+  if (tracee::is_stopped(main_pid_)) kill(main_pid_, SIGCONT);
+}
+
 // The first error counts; everything that runs is killed, and its end is waited for.
 void Session::fail(Error error) {
   if (error_) return;
   error_ = std::move(error);
   for (const auto& [tid, image] : owner_) kill(tid, SIGKILL);
   kill(main_pid_, SIGKILL);
+}
+
+// A process that cannot be followed any further is killed; all others go on.  What was counted of
+// the command itself is nothing without its end.
+void Session::end_process(pid_t pid, ImageRun& image, const Error& error) {
+  if (pid == main_pid_) return fail(error);
+  kill(pid, SIGKILL);
+  image.issue(fmt::format("process {}", pid),
+              fmt::format("was ended by Tally, which could not go on with it: {}", error.message));
 }
 
 // ---- threads and children ----------------------------------------------------------------------
@@ -223,10 +298,7 @@ void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
   }
   const bool untouched = image->is_untouched();
   image->process().let_go();
-  if (!untouched) {
-    kill(tid, SIGKILL);
-    return fail(adopted.error());
-  }
+  if (!untouched) return end_process(tid, maker, adopted.error());
   maker.release_child(tid, fmt::format("a child could not be followed and ran natively: {}",
                                        adopted.error().message));
 }
@@ -245,12 +317,12 @@ void Session::process_execed(const Event& event) {
     });
     old.replaced();
   }
-  if (auto refusal = why_not_followed(event.tid)) {
+  if (auto refusal = why_not_followed(event.tid, old)) {
     old.issue(event.tid == main_pid_ ? "the program" : "children", *refusal);
     tracee::detach(event.tid);
   } else if (Status status = follow_exec(event.tid, old); !status) {
     // One that was killed meanwhile has not run at all.
-    if (!tracee::is_dying(event.tid)) fail(status.error());
+    if (!tracee::is_dying(event.tid)) end_process(event.tid, old, status.error());
   }
   finish_if_over(old);
 }
@@ -263,11 +335,17 @@ bool lost_rights(const std::string& program) {
          ((status.st_mode & S_ISGID) != 0 && (status.st_mode & S_IXGRP) != 0);
 }
 
-std::optional<std::string> Session::why_not_followed(pid_t pid) const {
+std::optional<std::string> Session::why_not_followed(pid_t pid, const ImageRun& old) const {
   if (!options_.follow_children && pid != main_pid_) {
     return "child processes ran natively and were not counted";
   }
   const std::string program = tracee::executable_path(pid);
+  if (old.is_filtered()) {
+    return fmt::format(
+        "became {}, which ran natively and was not counted: the seccomp filter that it inherited "
+        "judges the system calls that Tally would make in it",
+        program);
+  }
   auto elf = elf::Image::open(program);
   if (elf) return std::nullopt;
   return fmt::format("became {}, which ran natively and was not counted: {}", program,
@@ -312,8 +390,8 @@ void Session::thread_gone(const Event& event) {
 }
 
 void Session::finish_if_over(ImageRun& image) {
-  if (auto error = image.service().error()) fail(*error);
   if (!image.is_over()) return;
+  if (auto error = image.service().error()) end_process(image.pid(), image, *error);
   service_thread_.remove(image.service());
   auto it = images_.find(&image);
   CHECK(it != images_.end()) << "an image run ended twice";
@@ -328,18 +406,9 @@ Result<RunResult> run(const RunOptions& options) {
   TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::spawn(options.command));
   // ^C reaches the whole foreground group: it is for the target, and we follow when it goes.  Sent
   // to us alone, it is handed on.
-  struct sigaction forward {};
-  struct sigaction interrupt {};
-  struct sigaction quit {};
-  forwarding_to = process->pid();
-  forward.sa_sigaction = forward_signal;
-  forward.sa_flags = SA_SIGINFO | SA_RESTART;
-  sigaction(SIGINT, &forward, &interrupt);
-  sigaction(SIGQUIT, &forward, &quit);
+  const SignalForwarding forwarding(process->pid());
   Session session(process->pid(), options);
   const Status status = session.run(std::move(process));
-  sigaction(SIGINT, &interrupt, nullptr);
-  sigaction(SIGQUIT, &quit, nullptr);
   if (!status) return status.error();
   return session.result();
 }

@@ -5,17 +5,22 @@
 //   rt_sigreturn                  where a handler returns to must be found in the code cache
 //   execve                        the stack must be on the ledger before it is gone
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
-//   arch_prctl, seccomp, ...      what would break the counters or the mailbox is refused by name
+//   seccomp                       filters must let the mailbox's own calls pass
+//   arch_prctl, personality, ...  what would break the counters or the mailbox is refused by name
 //
 // All others are executed by the program's own code without a question.
 #include <asm/prctl.h>
 #include <errno.h>
 #include <linux/prctl.h>
+#include <linux/seccomp.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include "engine/seccomp.h"
 #include "engine/service.h"
 
 namespace tally::engine {
@@ -26,9 +31,20 @@ namespace {
 
 enum : unsigned { kRax, kRcx, kRdx, kRbx, kRsp, kRbp, kRsi, kRdi, kR8, kR9, kR10, kR11 };
 
+constexpr const char* kStrictMode =
+    "the program enters seccomp's strict mode, which would stop Tally's code";
+constexpr uint64_t kAskPersonality = 0xffffffff;
+
 TargetRange page_range(uint64_t address, uint64_t size_bytes) {
   const uint64_t begin = address & ~uint64_t{0xfff};
   return {TargetAddr(begin), TargetAddr((address + size_bytes + 0xfff) & ~uint64_t{0xfff})};
+}
+
+// As on processors without them: returns do not go where calls came from in the code cache.
+bool is_about_shadow_stacks(uint64_t code) {
+  constexpr uint64_t kFirst = 0x5001;  // ARCH_SHSTK_ENABLE
+  constexpr uint64_t kLast = 0x5005;   // ARCH_SHSTK_STATUS
+  return code >= kFirst && code <= kLast;
 }
 
 bool changes_memory(uint64_t number) {
@@ -48,7 +64,7 @@ void Service::finish_syscall(uint32_t slot, uint64_t result, uint64_t r11) {
   // The call may have changed the very code that made it.
   auto on = cache_.behind_syscall(site_id);
   if (!on) return fail(on.error());
-  if (unit.dead) ledger_.leave_behind_call(ref, on->to);
+  if (unit.dead) ledger_.leave_behind_call(slot, ref, on->to);
   store(slot, tcb::kResume, on->resume.value());
   answer(slot, Action::kResume);
 }
@@ -62,13 +78,18 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
       }
       break;
     case SYS_prctl:
-      if (arguments[0] == PR_SET_SECCOMP) {
-        return make_error("the program installs a seccomp filter, which could stop Tally's code");
+      if (arguments[0] == PR_SET_SECCOMP && arguments[1] == SECCOMP_MODE_STRICT) {
+        return make_error(kStrictMode);
       }
       break;
     case SYS_seccomp:
-      if (arguments[0] <= 1) {
-        return make_error("the program installs a seccomp filter, which could stop Tally's code");
+      if (arguments[0] == SECCOMP_SET_MODE_STRICT) return make_error(kStrictMode);
+      break;
+    case SYS_personality:
+      if (arguments[0] != kAskPersonality && (arguments[0] & READ_IMPLIES_EXEC)) {
+        return make_error(
+            "the program makes all readable memory executable (personality READ_IMPLIES_EXEC), "
+            "where code could run unseen");
       }
       break;
     case SYS_shmat:
@@ -79,6 +100,61 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
     default:
       break;
   }
+  return Ok{};
+}
+
+namespace {
+
+bool installs_filter(uint64_t number, const std::array<uint64_t, 6>& arguments) {
+  return number == SYS_seccomp ? arguments[0] == SECCOMP_SET_MODE_FILTER
+                               : number == SYS_prctl && arguments[0] == PR_SET_SECCOMP &&
+                                     arguments[1] == SECCOMP_MODE_FILTER;
+}
+
+}  // namespace
+
+// The files of a process that is not dumpable in /proc are root's: an ordinary user's monitor could
+// not see its memory any more, nor its children's.  So the kernel is not told.
+bool Service::answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments,
+                              uint64_t r11) {
+  if (geteuid() == 0) return false;
+  if (arguments[0] == PR_SET_DUMPABLE && arguments[1] <= 1) {
+    dumpable_ = arguments[1];
+    finish_syscall(slot, 0, r11);
+    return true;
+  }
+  if (arguments[0] != PR_GET_DUMPABLE || !dumpable_) return false;
+  finish_syscall(slot, *dumpable_, r11);
+  return true;
+}
+
+// Puts a filter with our prefix in the place of the program's; see seccomp.h.
+Status Service::change_filter(uint32_t slot, uint64_t program) {
+  sock_fprog given{};
+  if (!process_.read_memory(TargetAddr(program), &given, sizeof given)) return Ok{};
+  std::vector<sock_filter> filter(given.len);
+  // What the kernel would refuse, it is given to refuse.
+  if (filter.empty() || filter.size() > BPF_MAXINSNS ||
+      !process_.read_memory(TargetAddr(reinterpret_cast<uint64_t>(given.filter)), filter.data(),
+                            filter.size() * sizeof(sock_filter))) {
+    return Ok{};
+  }
+  constexpr uint64_t kSyscallBytes = 2;  // a filter sees the address behind the instruction
+  std::vector<uint64_t> ours;
+  for (const Area& area : region_.areas()) {
+    for (const CacheAddr insn :
+         {area.gateway.wake_syscall, area.gateway.wait_syscall, area.gateway.monitor_syscall}) {
+      ours.push_back(insn.value() + kSyscallBytes);
+    }
+  }
+  TRY_ASSIGN(const std::vector<sock_filter> changed, allow_calls_from(ours, filter));
+  uint8_t* room = region_.thread_memory(slot) + tcb::kFilter;
+  const uint64_t at = region_.thread_block(slot).value() + tcb::kFilter;
+  const uint64_t header[2] = {changed.size(), at + sizeof header};
+  static_assert(sizeof header == sizeof(sock_fprog));
+  memcpy(room, header, sizeof header);
+  memcpy(room + sizeof header, changed.data(), changed.size() * sizeof(sock_filter));
+  set_reg(slot, kRdx, at);
   return Ok{};
 }
 
@@ -95,6 +171,11 @@ Status Service::before_syscall(uint32_t slot) {
     finish_syscall(slot, static_cast<uint64_t>(-ENOSYS), rflags);
     return Ok{};
   }
+  if (call.number == SYS_prctl && answer_dumpable(slot, call.arguments, rflags)) return Ok{};
+  if (call.number == SYS_arch_prctl && is_about_shadow_stacks(call.arguments[0])) {
+    finish_syscall(slot, static_cast<uint64_t>(-EINVAL), rflags);
+    return Ok{};
+  }
   if (call.number == SYS_arch_prctl && call.arguments[0] == ARCH_GET_GS) {
     const uint64_t zero = 0;
     const bool written = process_.write_memory(TargetAddr(call.arguments[1]), &zero, sizeof zero);
@@ -109,8 +190,8 @@ Status Service::before_syscall(uint32_t slot) {
     protection |= PROT_READ;
     set_reg(slot, kRdx, protection);
   }
+  if (installs_filter(call.number, call.arguments)) TRY(change_filter(slot, call.arguments[2]));
   if (call.number == SYS_execve || call.number == SYS_execveat) {
-    exec_backups_.insert_or_assign(slot, ledger_.state());
     user_regs_struct regs{};
     const elf::UnwindRegisters u = registers_of(slot, TargetAddr());
     regs.rbx = u.value[3];
@@ -121,7 +202,9 @@ Status Service::before_syscall(uint32_t slot) {
     regs.r14 = u.value[14];
     regs.r15 = u.value[15];
     regs.rip = region_.areas().front().gateway.begin.value();
-    ledger_.close_thread(regs, slot, profile::AbnormalKind::kProgramExit, "execve");
+    if (before_exec_) before_exec_(slot);
+    exec_backups_.insert_or_assign(
+        slot, ledger_.close_ahead(regs, slot, profile::AbnormalKind::kProgramExit, "execve"));
   }
   pending_[slot] = call;
   answer(slot, Action::kProgramSyscall);
@@ -164,7 +247,7 @@ bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
   regs.rdx = it->second.arguments[2];
   pending_.erase(it);
   if (auto backup = exec_backups_.find(slot); backup != exec_backups_.end()) {
-    ledger_.restore(std::move(backup->second));
+    ledger_.take_back(slot, std::move(backup->second));
     exec_backups_.erase(backup);
   }
   return true;
@@ -178,9 +261,10 @@ Status Service::after_syscall(uint32_t slot) {
   // rdx was changed on the way in; the kernel would have left it alone.
   set_reg(slot, kRdx, call.arguments[2]);
   if (auto it = exec_backups_.find(slot); it != exec_backups_.end()) {
-    ledger_.restore(std::move(it->second));  // the exec failed, the stack is still there
+    ledger_.take_back(slot, std::move(it->second));  // the exec failed, the stack is still there
     exec_backups_.erase(it);
   }
+  if (!failed && installs_filter(call.number, call.arguments)) region_.filter_installed();
   if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
   finish_syscall(slot, result, reg(slot, kR11));
   return Ok{};

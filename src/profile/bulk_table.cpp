@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tally::profile {
 namespace {
@@ -123,7 +124,13 @@ Status PageWriter::write_at(uint64_t offset, std::span<const uint8_t> bytes) {
     const ssize_t put =
         ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return make_error("{}", std::strerror(errno));
+    if (put < 0) {
+      const int error = errno;
+      const int elsewhere = move_ ? std::exchange(move_, {})(error) : -1;
+      if (elsewhere < 0) return make_error("{}", std::strerror(error));
+      descriptor_ = elsewhere;
+      continue;
+    }
     if (put == 0) return make_error("{}", std::strerror(ENOSPC));
     offset += static_cast<uint64_t>(put);
     bytes = bytes.subspan(static_cast<size_t>(put));

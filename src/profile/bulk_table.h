@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ namespace tally::profile {
 class PageWriter {
  public:
   explicit PageWriter(int descriptor) : descriptor_(descriptor) {}
+  // Asked once when a write fails with an errno: the descriptor of a copy of the file in a place
+  // where there is room, or -1.
+  void on_failure(std::function<int(int error)> move) { move_ = std::move(move); }
 
   Status open();  // checks that the file is as we had SQLite make it
   // Adds a page behind all others; its number.
@@ -51,6 +55,7 @@ class PageWriter {
   int descriptor_;
   uint32_t pages_ = 0;  // in the file and in waiting_
   std::vector<uint8_t> waiting_;
+  std::function<int(int error)> move_;
 };
 
 // One row: the columns behind the id, in their order.

@@ -118,6 +118,14 @@ void add_issue(Digest& digest, const Issue& issue) {
   digest.add(issue.amount);
 }
 
+void add_thread(Digest& digest, const Thread& thread) {
+  digest.add(thread.tid);
+  digest.add(thread.name);
+  digest.add(thread.begun);
+  digest.add(thread.ended);
+  digest.add(thread.instructions);
+}
+
 template <class Row, class Add>
 void add_rows(Digest& digest, const std::vector<Row>& rows, Add add) {
   digest.add(static_cast<uint64_t>(rows.size()));
@@ -135,6 +143,7 @@ uint64_t content_digest(const Profile& profile) {
   add_rows(digest, profile.edges, add_edge);
   add_rows(digest, profile.abnormal, add_abnormal);
   add_rows(digest, profile.issues, add_issue);
+  add_rows(digest, profile.threads, add_thread);
   return digest.value();
 }
 

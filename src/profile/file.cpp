@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -104,6 +105,7 @@ class PartialFile {
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
   const std::string& name() const { return name_; }
+  const std::string& target() const { return target_; }
   int descriptor() const { return descriptor_; }
 
   // 0 or an errno.
@@ -191,14 +193,56 @@ Result<uint64_t> check_file(const std::string& path) {
 
 // ---- writing -----------------------------------------------------------------------------------
 
+namespace {
+
+// All of the file behind one descriptor, to the beginning of another.
+bool copy_file(int from, int to) {
+  std::vector<char> buffer(1 << 20);
+  off_t at = 0;
+  while (true) {
+    const ssize_t got = ::pread(from, buffer.data(), buffer.size(), at);
+    if (got <= 0) return got == 0;
+    for (ssize_t done = 0; done < got;) {
+      const ssize_t put =
+          ::pwrite(to, buffer.data() + done, static_cast<size_t>(got - done), at + done);
+      if (put <= 0) return false;
+      done += put;
+    }
+    at += got;
+  }
+}
+
+}  // namespace
+
 struct Writer::State {
   std::string path;
-  PartialFile file;
+  std::unique_ptr<PartialFile> file;
+  std::string moved_because;  // empty as long as the file is where it was wanted
+  size_t head_bytes = 0;      // of the pages in which the tables begin
   std::optional<BulkWriter> bulk;
   std::vector<StoredRun> runs;
   RowCounts rows;
 
-  State(const std::string& wanted, const std::string& target) : path(wanted), file(target) {}
+  State(const std::string& wanted, const std::string& target)
+      : path(wanted), file(std::make_unique<PartialFile>(target)) {}
+
+  // Goes on with a copy in another place; its descriptor, or -1 if there is none.
+  int move_elsewhere(const std::string& why) {
+    if (!moved_because.empty()) return -1;
+    const char* wanted = ::getenv("TMPDIR");
+    for (const char* folder : {wanted, "/tmp", "/var/tmp"}) {
+      if (folder == nullptr || *folder == 0) continue;
+      const std::string name = std::filesystem::path(file->target()).filename().string();
+      auto copy = std::make_unique<PartialFile>(fmt::format("{}/{}.{}", folder, name, ::getpid()));
+      if (copy->create() != 0 || !copy_file(file->descriptor(), copy->descriptor())) continue;
+      file = std::move(copy);
+      moved_because = why;
+      return file->descriptor();
+    }
+    return -1;
+  }
+  Status fill();
+  Status move_to_target();
 };
 
 Writer::Writer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -236,7 +280,8 @@ StoredRun stored(Profile profile) {
               run.partial_runs.size(),
               profile.edges.size(),
               profile.abnormal.size(),
-              profile.issues.size()};
+              profile.issues.size(),
+              profile.threads.size()};
   std::vector<Block>().swap(profile.blocks);
   std::vector<Edge>().swap(profile.edges);
   run.rest = std::move(profile);
@@ -249,10 +294,14 @@ Result<Writer> Writer::create(const std::string& path) {
   TRY_ASSIGN(const std::string target, final_path(path));
   const FileSizeSignalBlock no_size_signal;
   auto state = std::make_unique<State>(path, target);
-  if (const int error = state->file.create()) return cannot_write(path, std::strerror(error));
-  auto roots = create_database(state->file);
+  if (const int error = state->file->create()) return cannot_write(path, std::strerror(error));
+  auto roots = create_database(*state->file);
   if (!roots) return cannot_write(path, roots.error().message);
-  state->bulk.emplace(state->file.descriptor(), *roots);
+  const int descriptor = state->file->descriptor();
+  state->head_bytes = static_cast<size_t>(std::max<off_t>(::lseek(descriptor, 0, SEEK_END), 0));
+  state->bulk.emplace(descriptor, *roots);
+  state->bulk->on_failure(
+      [s = state.get()](int error) { return s->move_elsewhere(std::strerror(error)); });
   if (Status opened = state->bulk->open(); !opened) {
     return cannot_write(path, opened.error().message);
   }
@@ -274,15 +323,40 @@ Status Writer::add(Profile profile) {
   return Ok{};
 }
 
+// SQLite writes without a journal: when it fails, what it has changed is put back before the next
+// attempt.
+Status Writer::State::fill() {
+  const off_t size = ::lseek(file->descriptor(), 0, SEEK_END);
+  std::vector<char> head(head_bytes);
+  if (::pread(file->descriptor(), head.data(), head.size(), 0) !=
+      static_cast<ssize_t>(head.size())) {
+    return make_error("what was written cannot be read");
+  }
+  const Status filled = fill_database(*file, runs);
+  if (filled) return filled;
+  const bool restored = ::ftruncate(file->descriptor(), size) == 0 &&
+                        ::pwrite(file->descriptor(), head.data(), head.size(), 0) ==
+                            static_cast<ssize_t>(head.size());
+  if (!restored || move_elsewhere(filled.error().message) < 0) return filled;
+  return fill_database(*file, runs);
+}
+
+Status Writer::State::move_to_target() {
+  int error = file->move_to_target();
+  if (error != 0 && move_elsewhere(std::strerror(error)) >= 0) error = file->move_to_target();
+  if (error != 0) return make_error("{}", std::strerror(error));
+  return Ok{};
+}
+
 Status Writer::commit() {
   const FileSizeSignalBlock no_size_signal;
   Status written = state_->bulk->finish();
-  if (written) written = fill_database(state_->file, state_->runs);
+  if (written) written = state_->fill();
+  if (written) written = state_->move_to_target();
   if (!written) return cannot_write(state_->path, written.error().message);
-  if (const int error = state_->file.move_to_target()) {
-    return cannot_write(state_->path, std::strerror(error));
-  }
-  return Ok{};
+  if (state_->moved_because.empty()) return Ok{};
+  return make_error("cannot write profile '{}': {}; it is in '{}' instead", state_->path,
+                    state_->moved_because, state_->file->target());
 }
 
 Status save(const Profile& profile, const std::string& path) {

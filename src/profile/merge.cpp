@@ -144,6 +144,10 @@ void Merger::add(const Profile& profile) {
       sum_.issues[it->second].amount += issue.amount;
     }
   }
+  for (Thread thread : profile.threads) {
+    thread.run = profile.run.number;
+    sum_.threads.push_back(std::move(thread));
+  }
 }
 
 Profile Merger::result() {

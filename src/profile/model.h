@@ -144,6 +144,21 @@ struct Issue {
   uint64_t amount = 1;  // how many events, counts or blocks
 };
 
+// What one thread of a run executed, from its start to its end.
+struct Thread {
+  uint32_t run = 1;  // Run::number; in a profile of one run that run's
+  uint32_t tid = 0;  // as the kernel numbered it; 0: not a single thread (see `name`)
+  std::string name;  // what it was called at its end
+  // "start", "fork", "exec": began with the run; "thread": made by another; "vfork": a process that
+  // shared the run's memory until it went on as another program.
+  std::string begun;
+  // "exit": by itself; "exit_group": it ended the process; "process end": with the process;
+  // "signal": of this signal the process died; "exec": became another program; "vanished": its end
+  // was not seen.
+  std::string ended;
+  uint64_t instructions = 0;  // executed
+};
+
 // Facts about the run; free-form pairs keep the file readable by older readers.
 struct Run {
   uint32_t number = 1;  // runs are numbered in the order in which they began, from 1
@@ -185,6 +200,7 @@ struct Profile {
   std::vector<Edge> edges;
   std::vector<Abnormal> abnormal;
   std::vector<Issue> issues;
+  std::vector<Thread> threads;  // in the order in which they began
 };
 
 }  // namespace tally::profile

@@ -270,6 +270,22 @@ Status read_issues(Database& database, const Place& at, std::vector<Issue>& issu
   return for_each_row(database, "issues", at.before.issues, at.rows.issues, read);
 }
 
+Status read_threads(Database& database, const Place& at, uint32_t number,
+                    std::vector<Thread>& threads) {
+  const auto read = [&](Statement& row, uint32_t) -> Status {
+    Thread& thread = threads.emplace_back();
+    TRY(expect_run(row, "threads", at.run));
+    thread.run = number;
+    thread.tid = next_id(row);
+    thread.name = row.next_text();
+    thread.begun = row.next_text();
+    thread.ended = row.next_text();
+    thread.instructions = row.next_unsigned();
+    return Ok{};
+  };
+  return for_each_row(database, "threads", at.before.threads, at.rows.threads, read);
+}
+
 // Every table must end where the runs say.
 Status check_sizes(Database& database, const RowCounts& all) {
   const std::pair<const char*, uint64_t> sizes[] = {
@@ -281,6 +297,7 @@ Status check_sizes(Database& database, const RowCounts& all) {
       {"edges", all.edges},
       {"abnormal", all.abnormal},
       {"issues", all.issues},
+      {"threads", all.threads},
   };
   for (const auto& [table, rows] : sizes) {
     TRY_ASSIGN(Statement last,
@@ -310,7 +327,7 @@ Result<StoredRuns> read_index(Database& database) {
     RowCounts counts;
     for (uint64_t* count :
          {&counts.facts, &counts.modules, &counts.procedures, &counts.blocks, &counts.partial_runs,
-          &counts.edges, &counts.abnormal, &counts.issues}) {
+          &counts.edges, &counts.abnormal, &counts.issues, &counts.threads}) {
       *count = rows.next_in_range(kIdLast);
     }
     index.digests.push_back(rows.next_text());
@@ -342,6 +359,7 @@ Result<Profile> read_run(Database& database, const StoredRuns& index, size_t run
   TRY(read_edges(database, at, profile.edges));
   TRY(read_abnormal(database, at, profile.abnormal));
   TRY(read_issues(database, at, profile.issues));
+  TRY(read_threads(database, at, profile.run.number, profile.threads));
   if (Status valid = validate(profile); !valid) return damaged(valid.error().message);
   if (index.digests[run] != fmt::format("{:016x}", content_digest(profile))) {
     return damaged("its content does not match its digest");

@@ -1,6 +1,6 @@
 // The tables of a profile file: what they are called, how they are filled and read.
 //
-// Version 2 is described column by column in docs/formats.md.  A file whose tables were created by
+// Version 3 is described column by column in docs/formats.md.  A file whose tables were created by
 // other statements than these is refused, so reading never depends on what a stranger's view or
 // virtual table chooses to answer.
 #pragma once
@@ -19,20 +19,20 @@
 namespace tally::profile {
 
 inline constexpr uint32_t kApplicationId = 0x54414C59;  // "TALY"
-inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kFormatVersion = 3;
 
 struct Table {
   const char* name;
   const char* sql;  // exactly as SQLite keeps it in its schema
 };
 
-inline constexpr std::array<Table, 10> kTables = {{
+inline constexpr std::array<Table, 11> kTables = {{
     {"meta", "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID"},
     {"runs",
      "CREATE TABLE runs(id INTEGER PRIMARY KEY, facts INTEGER NOT NULL, modules INTEGER NOT NULL, "
      "procedures INTEGER NOT NULL, blocks INTEGER NOT NULL, partial_runs INTEGER NOT NULL, "
      "edges INTEGER NOT NULL, abnormal INTEGER NOT NULL, issues INTEGER NOT NULL, "
-     "digest TEXT NOT NULL) STRICT"},
+     "threads INTEGER NOT NULL, digest TEXT NOT NULL) STRICT"},
     {"facts",
      "CREATE TABLE facts(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, "
      "value ANY NOT NULL, extra INTEGER NOT NULL) STRICT"},
@@ -66,6 +66,10 @@ inline constexpr std::array<Table, 10> kTables = {{
     {"issues",
      "CREATE TABLE issues(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, scope TEXT NOT NULL, "
      "message TEXT NOT NULL, amount INTEGER NOT NULL) STRICT"},
+    {"threads",
+     "CREATE TABLE threads(id INTEGER PRIMARY KEY, run INTEGER NOT NULL, tid INTEGER NOT NULL, "
+     "name TEXT NOT NULL, begun TEXT NOT NULL, ended TEXT NOT NULL, "
+     "instructions INTEGER NOT NULL) STRICT"},
 }};
 
 // For people with a SQL prompt only; never read by Tally.
@@ -93,7 +97,7 @@ struct BulkRoots {
 // Rows of each table: of one run, or in front of it.
 struct RowCounts {
   uint64_t facts = 0, modules = 0, procedures = 0, blocks = 0, partial_runs = 0, edges = 0,
-           abnormal = 0, issues = 0;
+           abnormal = 0, issues = 0, threads = 0;
   RowCounts& operator+=(const RowCounts& other);
   bool operator==(const RowCounts&) const = default;
 };
@@ -115,6 +119,7 @@ class BulkWriter {
   BulkWriter(int descriptor, const BulkRoots& roots)
       : pages_(descriptor), blocks_(pages_, roots.blocks), edges_(pages_, roots.edges) {}
   Status open() { return pages_.open(); }
+  void on_failure(std::function<int(int error)> move) { pages_.on_failure(std::move(move)); }
   Status add(const Profile& profile, const RowCounts& before);
   Status finish();
 

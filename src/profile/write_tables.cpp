@@ -63,7 +63,7 @@ Status write_meta(Database& database, const std::vector<StoredRun>& runs) {
 }
 
 Status write_runs(Database& database, const std::vector<StoredRun>& runs) {
-  TRY_ASSIGN(Inserter insert, prepare_insert(database, "runs", 10));
+  TRY_ASSIGN(Inserter insert, prepare_insert(database, "runs", 11));
   for (const StoredRun& run : runs) {
     const std::string digest = fmt::format("{:016x}", run.digest);
     insert.row()
@@ -75,6 +75,7 @@ Status write_runs(Database& database, const std::vector<StoredRun>& runs) {
         .address(run.rows.edges)
         .address(run.rows.abnormal)
         .address(run.rows.issues)
+        .address(run.rows.threads)
         .text(digest);
     TRY(insert.insert());
   }
@@ -168,6 +169,20 @@ Status write_issues(Inserter& insert, int64_t index, const std::vector<Issue>& i
   return Ok{};
 }
 
+Status write_threads(Inserter& insert, int64_t index, const std::vector<Thread>& threads) {
+  for (const Thread& thread : threads) {
+    insert.row()
+        .integer(index)
+        .integer(thread.tid)
+        .text(thread.name)
+        .text(thread.begun)
+        .text(thread.ended)
+        .address(thread.instructions);
+    TRY(insert.insert());
+  }
+  return Ok{};
+}
+
 Result<uint32_t> root_page_of(Database& database, const char* table) {
   TRY_ASSIGN(
       Statement find,
@@ -196,6 +211,7 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   edges += other.edges;
   abnormal += other.abnormal;
   issues += other.issues;
+  threads += other.threads;
   return *this;
 }
 
@@ -252,6 +268,7 @@ Status write_small_tables(Database& database, const std::vector<StoredRun>& runs
     TRY_ASSIGN(Inserter partial_runs, prepare_insert(database, "partial_runs", 5));
     TRY_ASSIGN(Inserter abnormal, prepare_insert(database, "abnormal", 6));
     TRY_ASSIGN(Inserter issues, prepare_insert(database, "issues", 5));
+    TRY_ASSIGN(Inserter threads, prepare_insert(database, "threads", 7));
     RowCounts before;
     for (size_t i = 0; i < runs.size(); ++i) {
       const auto index = static_cast<int64_t>(i);
@@ -261,6 +278,7 @@ Status write_small_tables(Database& database, const std::vector<StoredRun>& runs
       TRY(write_partial_runs(partial_runs, before, runs[i]));
       TRY(write_abnormal(abnormal, before, runs[i].rest.abnormal));
       TRY(write_issues(issues, index, runs[i].rest.issues));
+      TRY(write_threads(threads, index, runs[i].rest.threads));
       before += runs[i].rows;
     }
   }

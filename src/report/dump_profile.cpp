@@ -26,6 +26,7 @@ class Dumper {
     edges();
     abnormal();
     issues();
+    threads();
     if (json()) output_.write("}\n");
   }
 
@@ -144,6 +145,20 @@ class Dumper {
     TableWriter rows = table("issues", {{"amount", 10}, {"scope", -30}, {"message", -1}});
     for (const profile::Issue& issue : profile_.issues) {
       rows.row({issue.amount, issue.scope, issue.message});
+    }
+    rows.finish();
+  }
+
+  void threads() {
+    TableWriter rows = table("threads", {{"run", 5},
+                                         {"tid", 8},
+                                         {"instructions", 20},
+                                         {"begun", -6},
+                                         {"ended", -11},
+                                         {"name", -1}});
+    for (const profile::Thread& thread : profile_.threads) {
+      rows.row(
+          {thread.run, thread.tid, thread.instructions, thread.begun, thread.ended, thread.name});
     }
     rows.finish();
   }

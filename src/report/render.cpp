@@ -5,6 +5,7 @@
 // easily.
 #include <cmath>
 #include <ctime>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "report/summary.h"
@@ -63,8 +64,17 @@ std::string shortened(const std::string& command) {
   return command.size() <= kBytesMax ? command : command.substr(0, kBytesMax - 3) + "...";
 }
 
+// Threads choose their names; none of them may drive the terminal.
+std::string printable(std::string name) {
+  for (char& c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return name;
+}
+
 class TextReport {
   static constexpr size_t kRunsShown = 40;
+  static constexpr size_t kThreadsShown = 40;
 
  public:
   TextReport(const Profile& profile, const Symbols& symbols, const Summary& summary, Output& output)
@@ -77,6 +87,7 @@ class TextReport {
     issues();
     instrumentation();
     if (summary_.runs.size() > 1) runs();
+    threads();
     modules();
     procedures();
     blocks();
@@ -196,6 +207,40 @@ class TextReport {
                  : line.issues == 0 ? "balanced"
                                     : "not exact",
                  shortened(line.command)});
+    }
+    if (lines.size() > shown) {
+      output_.print("  ... and {} more; --format=json lists all\n",
+                    with_commas(lines.size() - shown));
+    }
+  }
+
+  // The threads of runs that had several; what a run of one thread executed is the run's line.
+  void threads() {
+    std::map<uint32_t, size_t> threads_of;
+    for (const profile::Thread& thread : profile_.threads) ++threads_of[thread.run];
+    std::vector<const profile::Thread*> lines;
+    for (const profile::Thread& thread : profile_.threads) {
+      if (threads_of[thread.run] > 1) lines.push_back(&thread);
+    }
+    if (lines.empty()) return;
+    std::stable_sort(lines.begin(), lines.end(),
+                     [](const profile::Thread* a, const profile::Thread* b) {
+                       return a->instructions > b->instructions;
+                     });
+    section("Threads by instructions executed");
+    TableWriter table(output_, Format::kText,
+                      {{"instructions", 20},
+                       {"share", 6},
+                       {"run", 5},
+                       {"tid", 8},
+                       {"begun", -6},
+                       {"ended", -11},
+                       {"name", -1}});
+    const size_t shown = std::min(lines.size(), kThreadsShown);
+    for (size_t i = 0; i < shown; ++i) {
+      const profile::Thread& line = *lines[i];
+      table.row({with_commas(line.instructions), share(line.instructions), line.run, line.tid,
+                 line.begun, line.ended, printable(line.name)});
     }
     if (lines.size() > shown) {
       output_.print("  ... and {} more; --format=json lists all\n",
@@ -344,6 +389,19 @@ Json runs_json(const Summary& summary) {
   return runs;
 }
 
+Json threads_json(const Profile& profile) {
+  Json threads = Json::array();
+  for (const profile::Thread& thread : profile.threads) {
+    threads.push_back({{"run", thread.run},
+                       {"tid", thread.tid},
+                       {"name", thread.name},
+                       {"begun", thread.begun},
+                       {"ended", thread.ended},
+                       {"instructions", thread.instructions}});
+  }
+  return threads;
+}
+
 Json report_json(const Profile& profile, const Symbols& symbols, const Summary& summary) {
   Json issues = Json::array();
   for (const profile::Issue& issue : profile.issues) {
@@ -384,6 +442,7 @@ Json report_json(const Profile& profile, const Symbols& symbols, const Summary& 
   }
   return {{"run", run_json(profile.run)},
           {"runs", runs_json(summary)},
+          {"threads", threads_json(profile)},
           {"totals", totals_json(summary)},
           {"flow", flow_json(profile, symbols, summary.flow)},
           {"issues", issues},

@@ -231,6 +231,8 @@ Event decode_stop(pid_t tid, int status) {
       return event;
     case PTRACE_EVENT_EXIT:
       event.kind = EventKind::kExiting;
+      event.signal = static_cast<int>(message & 0x7f);
+      event.name = thread_name(tid);
       return event;
     case PTRACE_EVENT_STOP:
       event.signal = WSTOPSIG(status);
@@ -282,6 +284,12 @@ void listen(pid_t tid) {
 
 void detach(pid_t tid) {
   ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+}
+
+bool is_stopped(pid_t tid) {
+  siginfo_t info{};
+  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
+  return waitid(P_PID, static_cast<id_t>(tid), &info, kLook) == 0 && info.si_pid == 0;
 }
 
 bool is_dying(pid_t tid) {
@@ -428,6 +436,18 @@ Result<int> Process::take_descriptor(int target_fd) const {
   close(pidfd);
   if (fd < 0) return make_error("pidfd_getfd: {}; a kernel 5.6 or newer is needed", strerror(code));
   return fd;
+}
+
+std::string thread_name(pid_t tid) {
+  const std::string path = "/proc/" + std::to_string(tid) + "/comm";
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  char text[64];
+  const ssize_t got = read(fd, text, sizeof text);
+  close(fd);
+  std::string name(text, got > 0 ? static_cast<size_t>(got) : 0);
+  if (!name.empty() && name.back() == '\n') name.pop_back();
+  return name;
 }
 
 std::string executable_path(pid_t pid) {

@@ -66,11 +66,12 @@ struct Event {
   pid_t new_tid = 0;
   pid_t former_tid = 0;  // kExec: the thread that made the call; `tid` is the process
   bool vfork = false;
-  int signal = 0;
+  int signal = 0;       // kExiting: that the process dies of, 0 if it exits
   bool exited = false;  // kGone: by exit, with exit_status
   int exit_status = 0;
   siginfo_t info{};
-  Usage usage;  // kGone
+  Usage usage;       // kGone
+  std::string name;  // kExiting: what the thread is called
 };
 
 // Waits for the next event of any thread of any target.  Errors: no targets left.
@@ -82,9 +83,12 @@ void resume(pid_t tid, int signal = 0);
 // Leaves a group stop in place but keeps listening.
 void listen(pid_t tid);
 void detach(pid_t tid);
+// True while a thread that listens in a group stop has nothing to report.
+bool is_stopped(pid_t tid);
 // True when a thread that should be stopped was killed; its end is still to be reported.
 bool is_dying(pid_t tid);
 std::string executable_path(pid_t pid);  // /proc/PID/exe
+std::string thread_name(pid_t tid);      // /proc/TID/comm; empty when it is gone
 
 class Process {
  public:

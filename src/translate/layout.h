@@ -32,7 +32,10 @@ inline constexpr uint32_t kCallResult = 0x438;  // ... and what came of it
 inline constexpr uint32_t kScratch = 0x440;     // 128 bytes for system calls at a thread's stop
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
-inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kBlockSizeBytes - kCounters) / 8);
+// Behind the counters: the seccomp filter that the thread is about to install.
+inline constexpr uint64_t kFilterBytes = 64ull << 10;
+inline constexpr uint64_t kFilter = kBlockSizeBytes - kFilterBytes;
+inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kFilter - kCounters) / 8);
 }  // namespace tcb
 
 inline constexpr uint32_t counter_offset(uint32_t counter) {

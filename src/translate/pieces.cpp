@@ -167,7 +167,7 @@ CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t c
 }
 
 // Posts the request and waits for the answer: a spin first, then futex.  Uses all registers.
-void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
+void emit_post_and_wait(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   raw(as, 0xb8), as.u32(1);                              // mov eax, kPosted
   raw(as, 0x65, 0x87, 0x04, 0x25), as.u32(tcb::kState);  // xchg gs:[state], eax: a barrier
   raw(as, 0x83, 0x3c, 0x25), as.u32(tables_base + tables::kMonitorAsleep), as.u8(0);  // cmp, 0
@@ -178,6 +178,7 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
   raw(as, 0xbe), as.u32(1);                                                  // mov esi, FUTEX_WAKE
   raw(as, 0xba), as.u32(1);                                                  // mov edx, 1
   raw(as, 0xb8), as.u32(202);                                                // mov eax, SYS_futex
+  code.wake_syscall = as.here();
   as.syscall_insn();
   patch_short(as, je_spin);
   raw(as, 0xb9), as.u32(kSpinsMax);  // mov ecx, spins
@@ -201,6 +202,7 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
   raw(as, 0xba), as.u32(3);                // mov edx, kAsleep
   raw(as, 0x45, 0x31, 0xd2);               // xor r10d, r10d: no timeout
   raw(as, 0xb8), as.u32(202);
+  code.wait_syscall = as.here();
   as.syscall_insn();
   raw(as, 0xeb, wait - (as.offset() + 2));
   patch_short(as, je_answered);
@@ -209,9 +211,10 @@ void emit_post_and_wait(Assembler& as, uint32_t tables_base) {
 
 // A system call that the monitor wants made in this thread's name; the request is then posted
 // again.
-void emit_monitor_call(Assembler& as, uint64_t post) {
+void emit_monitor_call(Assembler& as, GatewayCode& code, uint64_t post) {
   constexpr unsigned kOrder[] = {0, 7, 6, 2, 10, 8, 9};  // rax, then rdi, rsi, rdx, r10, r8, r9
   for (uint32_t i = 0; i < 7; ++i) as.mov_reg_gs(kOrder[i], tcb::kCall + 8 * i);
+  code.monitor_syscall = as.here();
   as.syscall_insn();
   as.mov_gs_reg(tcb::kCallResult, kRax);
   as.jmp(post);
@@ -236,7 +239,7 @@ void emit_action(Assembler& as, GatewayCode& code, uint64_t common, uint64_t pos
   as.jmp(common);
 
   as.patch_rel32(ja_monitor, as.here().value());
-  emit_monitor_call(as, post);
+  emit_monitor_call(as, code, post);
 }
 
 }  // namespace
@@ -247,7 +250,7 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
   const uint64_t common = as.here().value();
   emit_save_all(as);
   const uint64_t post = as.here().value();
-  emit_post_and_wait(as, tables_base);
+  emit_post_and_wait(as, code, tables_base);
   emit_action(as, code, common, post);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);

@@ -238,7 +238,9 @@ LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live
 // The code that talks to the monitor; once per area.
 struct GatewayCode {
   Gateways entries;
-  CacheAddr syscall_insn;  // the `syscall` executed for the program; a thread born here resumes
+  CacheAddr syscall_insn;     // the `syscall` executed for the program; a thread born here resumes
+  CacheAddr monitor_syscall;  // the one for calls that the monitor makes in the target's name
+  CacheAddr wake_syscall, wait_syscall;  // those of the mailbox
   CacheAddr begin, end;
 };
 GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base);

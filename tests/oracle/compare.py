@@ -53,7 +53,7 @@ def shortened(out, what):
 
 
 class Oracle:
-    """The stepper's four files."""
+    """The stepper's five files."""
 
     def __init__(self, prefix):
         self.instructions = {
@@ -74,6 +74,7 @@ class Oracle:
             place(r["module"], r["address"]): int(r["count"])
             for r in rows(prefix + ".ends.csv")
         }
+        self.threads = sorted(int(r["count"]) for r in rows(prefix + ".threads.csv"))
 
 
 class Counted:
@@ -163,6 +164,16 @@ def inside_blocks(counted):
         return near and any(lo <= a and b < hi for lo, hi in starts[module, a >> 8])
 
     return check
+
+
+def threads(report, oracle):
+    """Instructions of each thread.  The stepper does not follow children and gives no names."""
+    if len(report["runs"]) != 1:
+        return []
+    ours = sorted(t["instructions"] for t in report["threads"])
+    if ours == oracle.threads:
+        return []
+    return [f"instructions of the threads: tally {ours}, oracle {oracle.threads}"]
 
 
 def calls(counted, oracle):

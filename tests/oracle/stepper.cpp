@@ -4,13 +4,14 @@
 //
 // It shares no code with Tally and does not decode instructions beyond the few classes below, so
 // that an error of the translator cannot be repeated here.  The processor says which instruction
-// ran next; we only write it down.  Three files are written, with link addresses in hex:
+// ran next; we only write it down.  Five files are written, with link addresses in hex:
 //
 //   PREFIX.instructions.csv   module,address,count
 //   PREFIX.edges.csv          from_module,from,to_module,to,count,class   (class of `from`)
 //   PREFIX.calls.csv          module,address,count    calls at `address` that came back by a return
 //   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete
 //                             it: the thread died, or a signal's handler did not come back to it
+//   PREFIX.threads.csv        count                   of each thread, in no order
 //
 // What counts as executed:
 //   * an instruction that completed.  One that faulted did not.
@@ -122,11 +123,12 @@ struct Interrupted {
 };
 
 struct Thread {
+  uint64_t count = 0;               // instructions executed
   bool behind_system_call = false;  // and nothing else has been executed since
   Interrupted interrupted;
   std::map<uint64_t, Interrupted> open_handlers;  // by address of the kernel's context
-  uint64_t last_edge = 0;     // from << 32 | to
-  bool only_arrived = false;  // by a signal, and nothing has been tried since
+  uint64_t last_edge = 0;                         // from << 32 | to
+  bool only_arrived = false;                      // by a signal, and nothing has been tried since
   bool started = false;
   uint64_t address = 0;  // of the instruction that the next step executes
   Here here;
@@ -178,6 +180,10 @@ class Stepper {
     for (const Instruction& i : instructions_)
       if (i.kind == Class::kCall)
         fprintf(f, "%s,0x%lx,%lu\n", modules_.name(i.module).c_str(), i.link, i.calls_returned);
+    finish(f);
+    f = create("threads", "count");
+    for (auto& [tid, thread] : threads_) totals_.push_back(thread.count);
+    for (uint64_t count : totals_) fprintf(f, "%lu\n", count);
     finish(f);
     f = create("ends", "module,address,count");
     for (const Instruction& i : instructions_)
@@ -382,9 +388,9 @@ class Stepper {
     // A signal for the program.  A fault leaves rip at the instruction; a trap (int3) or a system
     // call that was not restarted has moved on.
     // Should the thread die of it, control never tried to go on: that way out is taken back.
-    const bool fault = info.si_code > 0 && (signal == SIGSEGV || signal == SIGBUS ||
-                                            signal == SIGFPE || signal == SIGILL ||
-                                            signal == SIGTRAP);
+    const bool fault =
+        info.si_code > 0 && (signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE ||
+                             signal == SIGILL || signal == SIGTRAP);
     t.interrupted = {};
     if (regs.rip != t.address) {
       t.last_edge = 0;
@@ -423,7 +429,9 @@ class Stepper {
     } else if (t.started) {
       Instruction& last = instructions_[t.here.id];
       (t.here.classified.kind == Class::kSyscall ? last.count : last.ends)++;
+      if (t.here.classified.kind == Class::kSyscall) t.count++;
     }
+    totals_.push_back(t.count);
     threads_.erase(tid);
   }
 
@@ -434,12 +442,14 @@ class Stepper {
     if (kind == Class::kPushf) hide_trap_flag(tid, regs.rsp);
     uint32_t from = t.here.id;
     instructions_[from].count++;
+    t.count++;
     if (kind == Class::kMovSs) {
       uint64_t second_address = t.address + t.here.classified.length;
       if (regs.rip != second_address) {
         Here second = look_up(tid, second_address);
         add_edge(from, second.id);
         instructions_[second.id].count++;
+        t.count++;
         from = second.id;
         kind = second.classified.kind;
       }
@@ -525,6 +535,7 @@ class Stepper {
   std::vector<Instruction> instructions_;
   std::unordered_map<uint64_t, uint64_t> edges_;
   std::map<pid_t, Thread> threads_;
+  std::vector<uint64_t> totals_;  // of the threads that have ended
 };
 
 void pin_to(int cpu) {

@@ -213,7 +213,8 @@ TEST_F(Refusal, OtherFiles) {
 
 TEST_F(Refusal, OtherVersions) {
   expect_after("PRAGMA application_id = 5", "another application");
-  expect_after("PRAGMA user_version = 3", "format 3 is newer");
+  expect_after("PRAGMA user_version = 4", "format 4 is newer");
+  expect_after("PRAGMA user_version = 2", "format 2 is older");
   expect_after("PRAGMA user_version = 1", "format 1 is older");
   expect_after("PRAGMA user_version = 0", "format 0 does not exist");
 }
@@ -262,6 +263,9 @@ TEST_F(Refusal, ChangedCounts) {
   expect_after("UPDATE blocks SET count = count + 1 WHERE id = 3", "does not match its digest");
   expect_after("UPDATE edges SET source = 1 WHERE id = 3", "does not match its digest");
   expect_after("DELETE FROM issues", "issues has 0 rows");
+  expect_after("DELETE FROM threads WHERE id = 1", "threads has 1 rows");
+  expect_after("UPDATE threads SET instructions = 5 WHERE id = 1", "does not match its digest");
+  expect_after("UPDATE threads SET run = 1 WHERE id = 0", "a row of run 0 says otherwise");
   expect_after("DELETE FROM meta", "number of runs");
   expect_after("UPDATE runs SET digest = 'x'", "does not match its digest");
 }

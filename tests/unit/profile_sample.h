@@ -103,6 +103,8 @@ inline Profile sample_profile() {
       {0, AbnormalKind::kProgramStart, 1, 0, ""},
       {4, AbnormalKind::kProgramExit, 0, 1, "exit_group(3)"},
   };
+  profile.threads = {{1, 4711, "sample", "start", "exit_group", 60},
+                     {1, 4712, "worker\n", "thread", "exit", 4}};
   return profile;
 }
 

@@ -1,0 +1,121 @@
+// What is booked, and how it is taken back.  See ledger.h.
+#include "engine/ledger.h"
+
+namespace tally::engine {
+
+namespace {
+
+// Rows that say nothing are not kept: the profile would show them.
+template <class Map>
+void subtract(Map& map, const typename Map::key_type& key, typename Map::mapped_type amount) {
+  const auto it = map.find(key);
+  CHECK(it != map.end()) << "a booking to be taken back is not there";
+  it->second -= amount;
+  if (it->second == 0) map.erase(it);
+}
+
+}  // namespace
+
+void Ledger::note(const BookingKey& key, int64_t times) {
+  int64_t& sum = bookings_[booker_][key];
+  sum += times;
+}
+
+Bookings Ledger::take_bookings(uint32_t slot) {
+  const auto it = bookings_.find(slot);
+  if (it == bookings_.end()) return {};
+  Bookings taken = std::move(it->second);
+  bookings_.erase(it);
+  return taken;
+}
+
+void Ledger::book_term(const TermKey& key, uint64_t entered, uint64_t left,
+                       const std::string& detail) {
+  LedgerTerm& term = terms_[key];
+  term.entered += entered;
+  term.left += left;
+  term.detail = detail;
+  const auto& [unit, block, kind, insn] = key;
+  if (entered > 0) {
+    note({BookingKind::kEntered, unit, block}, static_cast<int64_t>(entered));
+  }
+  if (left > 0) note({BookingKind::kLeft, unit, block}, static_cast<int64_t>(left));
+  if (recording_ == nullptr) return;
+  recording_->push_back([=, unit = unit, block = block](Ledger& l) {
+    LedgerTerm& booked = l.terms_.at(key);
+    booked.entered -= entered;
+    booked.left -= left;
+    if (booked.entered + booked.left == 0) l.terms_.erase(key);
+    l.note({BookingKind::kEntered, unit, block}, -static_cast<int64_t>(entered));
+    l.note({BookingKind::kLeft, unit, block}, -static_cast<int64_t>(left));
+  });
+}
+
+void Ledger::book_unexecuted(BlockRef ref, uint32_t first, uint32_t last) {
+  const PartialKey key{ref.unit, ref.block, first, last};
+  const BookingKey unexecuted{BookingKind::kUnexecuted, ref.unit, 0};
+  const int64_t instructions = static_cast<int64_t>(last) - static_cast<int64_t>(first);
+  partials_[key] -= 1;
+  note(unexecuted, instructions);
+  if (recording_ == nullptr) return;
+  recording_->push_back([=](Ledger& l) {
+    subtract(l.partials_, key, -1);
+    l.note(unexecuted, -instructions);
+  });
+}
+
+void Ledger::book_uncounted(BlockRef ref) {
+  uncounted_[{ref.unit, ref.block}] += 1;
+  note({BookingKind::kUncounted, ref.unit, ref.block}, 1);
+  if (recording_ == nullptr) return;
+  recording_->push_back([=](Ledger& l) {
+    subtract(l.uncounted_, {ref.unit, ref.block}, 1);
+    l.note({BookingKind::kUncounted, ref.unit, ref.block}, -1);
+  });
+}
+
+void Ledger::book_overcounted(uint32_t unit, uint32_t edge) {
+  overcounted_[{unit, edge}] += 1;
+  note({BookingKind::kOvercounted, unit, edge}, 1);
+  CHECK(recording_ == nullptr) << "a thread began ahead of time";
+}
+
+// No instruction more or less is executed for it.
+void Ledger::book_unarrived(BlockRef ref) {
+  unarrived_[{ref.unit, ref.block}] += 1;
+  if (recording_ == nullptr) return;
+  recording_->push_back([=](Ledger& l) { subtract(l.unarrived_, {ref.unit, ref.block}, 1); });
+}
+
+void Ledger::take_back_issue(const std::string& scope, const std::string& message,
+                             uint64_t amount) {
+  for (auto it = issues_.begin(); it != issues_.end(); ++it) {
+    if (it->scope != scope || it->message != message) continue;
+    it->amount -= amount;
+    if (it->amount == 0) issues_.erase(it);
+    return;
+  }
+}
+
+void Ledger::name_switched_stacks(const std::string& message) {
+  stacks_switched_ = true;
+  issue("stacks", message);
+}
+
+Ledger::Ahead Ledger::close_ahead(const user_regs_struct& regs, uint32_t slot,
+                                  profile::AbnormalKind kind, const std::string& detail) {
+  Ahead ahead;
+  ahead.interruptions = interruptions_.of(slot);
+  recording_ = &ahead.undo;
+  close_thread(regs, slot, kind, detail);
+  recording_ = nullptr;
+  return ahead;
+}
+
+void Ledger::take_back(uint32_t slot, Ahead ahead) {
+  booker_ = slot;
+  for (size_t i = ahead.undo.size(); i-- > 0;) ahead.undo[i](*this);
+  interruptions_.restore(slot, std::move(ahead.interruptions));
+}
+
+}  // namespace tally::engine
