@@ -179,7 +179,10 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
 
 // Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
 // unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.
+// Generated code needs none: its calls have a second way out, so that its frames never stay open,
+// and interpreters that are generated move the stack pointer at every return.
 void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
+  if (unit.module->generated) return;
   const cfg::Procedure& p = unit.procedure;
   std::vector<std::pair<uint32_t, EventKind>> wanted;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {

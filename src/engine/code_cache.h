@@ -146,6 +146,7 @@ struct CodeRecord {
 
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+  uint64_t invalidated = 0;  // units that went because their code had changed
 };
 
 class CodeCache {

@@ -338,6 +338,14 @@ void ImageRun::collect(profile::Profile& result) {
   run.misses = service_.requests();
   run.more.emplace_back("procedures_translated", std::to_string(cache_.stats().units));
   run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
+  const std::pair<const char*, Request> kinds[] = {
+      {"misses_link", Request::kLink},       {"misses_indirect", Request::kIndirect},
+      {"misses_return", Request::kReturn},   {"misses_system_call", Request::kSyscall},
+      {"misses_probe", Request::kEvent}};
+  for (const auto& [name, kind] : kinds) {
+    run.more.emplace_back(name, std::to_string(service_.requests(kind)));
+  }
+  run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
 }
 
 }  // namespace tally::engine

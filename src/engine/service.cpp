@@ -141,6 +141,7 @@ void Service::serve(uint32_t slot) {
   calls_replayed_ = 0;
   ++requests_;
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
+  ++requests_by_kind_[static_cast<uint32_t>(request)];
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
   Result<CacheAddr> resume = CacheAddr();

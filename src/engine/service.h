@@ -62,6 +62,9 @@ class Service {
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
   void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
   uint64_t requests() const { return requests_; }
+  uint64_t requests(translate::Request kind) const {
+    return requests_by_kind_[static_cast<uint32_t>(kind)];
+  }
   const GeneratedCode& generated() const { return generated_; }
 
   // Executes a system call in the thread whose request is being served.  It cannot be waited for:
@@ -122,6 +125,7 @@ class Service {
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
   uint64_t requests_ = 0;
+  std::array<uint64_t, 8> requests_by_kind_{};
 };
 
 }  // namespace tally::engine
