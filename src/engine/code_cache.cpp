@@ -422,6 +422,29 @@ BlockRef CodeCache::call_block_of(TargetAddr return_address) {
   return {};
 }
 
+bool CodeCache::has_landing(TargetAddr return_address) const {
+  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  const uint32_t number = numbers[static_cast<uint32_t>(return_address.value())];
+  if (number != 0 && landings_[number] == return_address.value()) return true;
+  const Chain& chain = returns_[static_cast<uint16_t>(return_address.value())];
+  return std::any_of(chain.begin(), chain.end(), [&](const ChainEntry& entry) {
+    return entry.original == return_address.value();
+  });
+}
+
+bool CodeCache::is_procedure_entry(TargetAddr address) const {
+  const uint64_t* found = blocks_.find(address.value());
+  return found != nullptr && *found != kGone && is_entry(unpack(*found));
+}
+
+const SiteState* CodeCache::site_of(BlockRef ref) const {
+  const Unit& unit = *units_[ref.unit];
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    if (unit.code.sites[i].block == ref.block) return &sites_[unit.first_site + i];
+  }
+  return nullptr;
+}
+
 BlockRef CodeCache::link_block(uint32_t id) const {
   const auto& [unit, index] = links_[id];
   return {unit, units_[unit]->code.links[index].block};

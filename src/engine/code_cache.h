@@ -220,6 +220,12 @@ class CodeCache {
   const CodeRecord* record_at(CacheAddr address) const;
   // The block that ends in the call whose return address this is.
   BlockRef call_block_of(TargetAddr return_address);
+  // Whether returns to this address are known.
+  bool has_landing(TargetAddr return_address) const;
+  // Whether a procedure that has been translated begins there.
+  bool is_procedure_entry(TargetAddr address) const;
+  // The indirect branch that ends a block; nullptr if none does.
+  const SiteState* site_of(BlockRef ref) const;
 
   // Nothing will run any more: gives back what only running needs.
   void seal();

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/undescribed_frames.h"
+
 namespace tally::engine {
 
 using profile::AbnormalKind;
@@ -61,6 +63,12 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   };
   target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
     return signal_context(slot, pc, stack_pointer);
+  };
+  const UndescribedFrames undescribed(modules_, cache_, process_, [this](TargetAddr address) {
+    return cache_.call_block_of(address).valid() || inherited_.contains(address.value());
+  });
+  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact) {
+    return undescribed.caller_of(frame, pc_is_exact);
   };
   return elf::unwind(registers, target, kFramesMax);
 }
