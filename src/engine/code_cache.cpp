@@ -145,11 +145,15 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
     return module.never_return.contains(target.value());
   };
   request.replaceable = module.from_memory;
+  // Back-traces do not show for sure what is active in code without call frame information.
+  request.open_calls =
+      request.replaceable || !module.image->unwind_range_at(bounds.entry).has_value();
   request.unstable =
       module.from_memory && module.writable.meets({module.to_target(bounds.range.begin),
                                                    module.to_target(bounds.range.end)});
   auto unit = std::make_unique<Unit>();
   unit->replaceable = request.replaceable;
+  unit->open_calls = request.open_calls;
   unit->checked = request.unstable;
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = &module;
@@ -179,10 +183,11 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
 
 // Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
 // unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.
-// Generated code needs none: its calls have a second way out, so that its frames never stay open,
-// and interpreters that are generated move the stack pointer at every return.
+// Modules without any call frame information need none: their calls have a second way out, so that
+// their frames never stay open, and many of them move the stack pointer all the time (interpreters
+// that are generated at every return, Go at every change of goroutine).
 void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
-  if (unit.module->generated) return;
+  if (unit.module->generated || unit.module->image->unwind_ranges().empty()) return;
   const cfg::Procedure& p = unit.procedure;
   std::vector<std::pair<uint32_t, EventKind>> wanted;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {

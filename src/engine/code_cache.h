@@ -63,6 +63,7 @@ struct Unit {
   uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
   // See generated.h.
   bool replaceable = false;     // the program may replace this code
+  bool open_calls = false;      // its calls have a second way out (cfg::DiscoverRequest)
   bool checked = false;         // ... at any time: it compares its own bytes
   bool dead = false;            // the code is not there any more
   std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...

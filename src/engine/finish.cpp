@@ -289,10 +289,11 @@ class Builder {
   }
 
   // Calls in code that is replaced may come back to the code that replaced it: more returns than
-  // calls there, and fewer in the code that was there before.
+  // calls there, and fewer in the code that was there before.  Compilers at run time also build
+  // frames for calls that were never made, when optimized code gives up.
   void settle_returns(const Unit& unit, placement::Measured& measured,
                       std::vector<placement::AbnormalFlow>& abnormal) {
-    if (!unit.replaceable) return;
+    if (!unit.open_calls) return;
     for (uint32_t e = 0; e + 1 < unit.procedure.edges.size(); ++e) {
       const cfg::Edge& back = unit.procedure.edges[e];
       const cfg::Edge& away = unit.procedure.edges[e + 1];
@@ -478,7 +479,7 @@ class Builder {
         return;
       case cfg::EdgeKind::kNoReturn:
         if (count.value > 0) {
-          if (unit.replaceable) {
+          if (unit.open_calls) {
             never_back_[key(*unit.module, unit.end_of(edge.from))].push_back(out_.abnormal.size());
           }
           out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
@@ -601,7 +602,7 @@ class Builder {
       }
       if (left == 0) continue;
       out_.abnormal.push_back(
-          {returns.to, AbnormalKind::kOther, left, 0, "returned to by code that was here before"});
+          {returns.to, AbnormalKind::kOther, left, 0, "returned to without a call of this code"});
     }
     std::erase_if(out_.abnormal,
                   [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
