@@ -144,6 +144,8 @@ Status ImageRun::set_up() {
   const Unit& first = cache_.unit(entry.unit);
   ledger_.bottom({first.module->to_target(first.procedure.range.begin),
                   first.module->to_target(first.procedure.range.end)});
+  // Without any call frame information nothing marks the end, and all calls have a second way out.
+  if (first.module->image->unwind_ranges().empty()) ledger_.bottom(first.module->mapped);
   user_regs_struct regs = process_->registers(pid);
   regs.rip = cache_.unit(entry.unit).label(entry.block).value();
   regs.gs_base = region_.thread_block(*slot).value();
