@@ -182,7 +182,10 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
 }
 
 // Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
-// unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.
+// unwinder do: a snapshot of the stack, the commitment in front of the jump.  The snapshot is taken
+// at the start of the block that jumps: OCaml raises that way from the middle of procedures that
+// are called often and seldom raise.  GCC's unwinder has by then written over its own frame and a
+// return address, so there it is taken at the procedure's entry.
 // Modules without any call frame information need none: their calls have a second way out, so that
 // their frames never stay open, and many of them move the stack pointer all the time (interpreters
 // that are generated at every return, Go at every change of goroutine).
@@ -190,20 +193,26 @@ void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
   if (unit.module->generated || unit.module->image->unwind_ranges().empty()) return;
   const cfg::Procedure& p = unit.procedure;
   std::vector<std::pair<uint32_t, EventKind>> wanted;
+  bool at_entry = false;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const cfg::Block& block = p.blocks[b];
     if (block.end != isa::Flow::kReturn && block.end != isa::Flow::kIndirectJump) continue;
     bool loads = false;
     for (const isa::Insn& insn : p.insns_of(block)) {
-      if (insn.loads_stack_pointer) loads = true;
       const auto bytes = unit.module->view.code_at(p.range.begin + insn.offset).first(insn.size);
+      if (insn.loads_stack_pointer) loads = true;
+      if (insn.loads_stack_pointer && isa::ends_by_eh_return(bytes)) at_entry = true;
       if (isa::restores_stack_from_frame(bytes)) loads = false;
     }
-    if (loads) wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
+    if (!loads) continue;
+    wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
+    wanted.push_back({block.first_insn, EventKind::kSnapshot});
   }
   if (wanted.empty()) return;
-  const uint32_t entry_insn = p.blocks[p.entry_block].first_insn;
-  wanted.push_back({entry_insn, EventKind::kSnapshot});
+  if (at_entry) {
+    std::erase_if(wanted, [](const auto& one) { return one.second == EventKind::kSnapshot; });
+    wanted.push_back({p.blocks[p.entry_block].first_insn, EventKind::kSnapshot});
+  }
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [insn, kind] : wanted) {
     // An entry block of one instruction needs no snapshot: there is nothing between.
