@@ -31,7 +31,7 @@ void CodeCache::initialize_tables() {
   // System calls that concern the monitor; see service.cpp for what each is about.
   for (long number :
        {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigreturn, SYS_execve, SYS_execveat,
-        SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp}) {
+        SYS_exit, SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;

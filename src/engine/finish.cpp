@@ -713,8 +713,8 @@ class Builder {
   };
   std::vector<ReturnsFromBefore> returned_from_before_;
   std::map<uint64_t, std::vector<size_t>> never_back_;  // rows of `abnormal`, by the same key
-  std::vector<uint64_t> link_inflow_;    // by block id: by direct branches
-  std::vector<uint64_t> arrival_count_;  // by block id: through its arrival stub
+  std::vector<uint64_t> link_inflow_;                   // by block id: by direct branches
+  std::vector<uint64_t> arrival_count_;                 // by block id: through its arrival stub
 };
 
 }  // namespace

@@ -225,7 +225,9 @@ void ImageRun::thread_exiting(pid_t tid) {
   if (it == threads_.end() || !it->second.slot) return process_->resume(tid);
   const uint32_t slot = *it->second.slot;
   user_regs_struct regs{};
-  if (process_->try_registers(tid, regs)) {
+  if (service_.has_left(slot)) {
+    // Its stack is on the ledger.
+  } else if (process_->try_registers(tid, regs)) {
     const bool alone = regs.orig_rax == SYS_exit;
     const AbnormalKind kind = it->second.fatal_signal           ? AbnormalKind::kFault
                               : alone && tid != process_->pid() ? AbnormalKind::kThreadExit
@@ -241,6 +243,12 @@ void ImageRun::thread_exiting(pid_t tid) {
 }
 
 void ImageRun::thread_gone(const tracee::Event& event) {
+  // One that was killed on its way out does not stop there any more.
+  if (auto it = threads_.find(event.tid); it != threads_.end() && it->second.slot) {
+    const uint32_t slot = *it->second.slot;
+    if (!service_.has_left(slot)) name_vanished(event.tid);
+    service_.close_slot(slot);
+  }
   threads_.erase(event.tid);
   signals_.forget(event.tid);
   if (event.tid != process_->pid()) return;
@@ -265,7 +273,7 @@ void ImageRun::replaced() {
       ++it;
       continue;
     }
-    if (it->second.slot) name_vanished(it->first);
+    if (it->second.slot && !service_.has_left(*it->second.slot)) name_vanished(it->first);
     it = threads_.erase(it);
   }
   process_->let_go();
@@ -340,10 +348,11 @@ void ImageRun::collect(profile::Profile& result) {
   run.misses = service_.requests();
   run.more.emplace_back("procedures_translated", std::to_string(cache_.stats().units));
   run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
-  const std::pair<const char*, Request> kinds[] = {
-      {"misses_link", Request::kLink},       {"misses_indirect", Request::kIndirect},
-      {"misses_return", Request::kReturn},   {"misses_system_call", Request::kSyscall},
-      {"misses_probe", Request::kEvent}};
+  const std::pair<const char*, Request> kinds[] = {{"misses_link", Request::kLink},
+                                                   {"misses_indirect", Request::kIndirect},
+                                                   {"misses_return", Request::kReturn},
+                                                   {"misses_system_call", Request::kSyscall},
+                                                   {"misses_probe", Request::kEvent}};
   for (const auto& [name, kind] : kinds) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }

@@ -1,6 +1,7 @@
 // See undescribed_frames.h.
 #include "engine/undescribed_frames.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace tally::engine {
@@ -27,17 +28,42 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::Unwi
   if (!frame.known[elf::kDwarfRsp]) return std::nullopt;
   const TargetAddr pc(frame.value[elf::kDwarfPc]);
   const uint64_t stack_pointer = frame.value[elf::kDwarfRsp];
-  if (pc_is_exact && cache_.is_procedure_entry(pc)) {
+  const Module* module = modules_.containing(pc);
+  if (module == nullptr) return std::nullopt;
+  const bool clone = pc_is_exact && is_behind_clone(*module, module->to_link(pc));
+  if (clone || (pc_is_exact && cache_.is_procedure_entry(pc))) {
     auto caller = return_at(stack_pointer);
-    if (caller && frame.known[elf::kDwarfRbp]) {
-      set(*caller, elf::kDwarfRbp, frame.value[elf::kDwarfRbp]);
+    if (caller) {
+      // Nothing has been saved yet: every register is still the caller's.
+      elf::UnwindRegisters all = frame;
+      set(all, elf::kDwarfPc, caller->value[elf::kDwarfPc]);
+      set(all, elf::kDwarfRsp, caller->value[elf::kDwarfRsp]);
+      return all;
     }
-    return caller;
+    if (!clone) return std::nullopt;
+    elf::UnwindRegisters nobody;
+    set(nobody, elf::kDwarfPc, 0);
+    set(nobody, elf::kDwarfRsp, stack_pointer + 8);
+    return nobody;
   }
   if (auto caller = by_frame_pointer(frame)) return caller;
-  const Module* module = modules_.containing(pc);
-  if (module == nullptr || !module->generated) return std::nullopt;
+  if (!module->generated) return std::nullopt;
   return by_search(stack_pointer);
+}
+
+// Hand-written code whose description ends in front of a `syscall`, since what it says would be
+// wrong for the thread that is born there.
+bool UndescribedFrames::is_behind_clone(const Module& module, LinkAddr pc) {
+  constexpr uint64_t kBytesMax = 64;
+  if (module.generated) return false;
+  const auto& ranges = module.image->unwind_ranges();
+  auto next = std::upper_bound(ranges.begin(), ranges.end(), pc,
+                               [](LinkAddr a, const LinkRange& r) { return a < r.begin; });
+  if (next == ranges.begin()) return false;
+  const LinkAddr end = std::prev(next)->end;
+  if (pc < end || static_cast<uint64_t>(pc - end) > kBytesMax) return false;
+  const auto bytes = module.view.code_at(end);
+  return bytes.size() >= 2 && bytes[0] == 0x0f && bytes[1] == 0x05;
 }
 
 // The caller if a return address lies at the stack pointer.

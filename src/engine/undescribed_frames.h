@@ -4,16 +4,18 @@
 // built-ins of V8), comes without call frame information; a back-trace ends there, though the
 // procedures farther out have callers too, whose flow is open.
 //
-// Idea.  Three conventions, of which each says where the return address must be; it is believed
-// only if a call that Tally has translated stands in front of it:
+// Idea.  Conventions that say where the return address must be; it is believed only if a call that
+// Tally has translated stands in front of it:
 //
+//   where libc makes a thread              at the stack pointer; its description ends in front of
+//                                          the `syscall`.  The thread just born has no caller.
 //   at a procedure's first instruction     at the stack pointer
 //   frame pointers (V8, HotSpot's          rbp points to the caller's rbp; the return address lies
 //   interpreter and stubs)                 above it
 //   generated code without (QEMU,          the innermost return address on the stack that belongs
 //   HotSpot's compilers)                   to a call from other code into generated code
 //
-// The third passes over frames of generated code.  That is no loss: calls there have a second way
+// The last passes over frames of generated code.  That is no loss: calls there have a second way
 // out, so that their frames never stay open (cfg::DiscoverRequest::replaceable).
 //
 // Limits.  A frame that keeps neither convention hides its caller if rbp is still that of a frame
@@ -42,6 +44,7 @@ class UndescribedFrames {
                                                 bool pc_is_exact) const;
 
  private:
+  static bool is_behind_clone(const Module& module, LinkAddr pc);
   std::optional<elf::UnwindRegisters> return_at(uint64_t stack_pointer) const;
   std::optional<elf::UnwindRegisters> by_frame_pointer(const elf::UnwindRegisters& frame) const;
   std::optional<elf::UnwindRegisters> by_search(uint64_t stack_pointer) const;
