@@ -11,8 +11,8 @@
 // Honesty.  The trace says how it ended.  kOutermost means CFI itself marked the end (return
 // address undefined, or zero); anything else is an incomplete back-trace and must be reported.
 //
-// Not handled: frames without CFI that nobody knows about (they end the trace by name); signal frames are recognized by
-// the CFI's 'S' augmentation so that the pc is not decremented.
+// Not handled: frames without CFI that nobody knows about (they end the trace by name); signal
+// frames are recognized by the CFI's 'S' augmentation so that the pc is not decremented.
 #pragma once
 
 #include <array>
