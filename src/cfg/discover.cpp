@@ -233,11 +233,12 @@ void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& proced
   procedure.edges.push_back(Edge{from, next, kind, procedure.end_of(block)});
   // A call of a local label may be answered by a jump (the return address is popped or replaced):
   // what does not come back ends by an edge of its own.  The same where the code may be replaced
-  // while the call is open: what comes back then comes to the new code.
+  // while the call is open (what comes back then comes to the new code), and where back-traces do
+  // not see the call.
   const BlockIndex local =
       block.end == Flow::kCall ? procedure.block_at(LinkAddr(last.target)) : kExitBlock;
   if ((local != kExitBlock && LinkAddr(last.target) != request.entry) ||
-      (request.replaceable && kind == EdgeKind::kCallReturn)) {
+      (request.open_calls && kind == EdgeKind::kCallReturn)) {
     procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
   }
 }

@@ -112,9 +112,11 @@ struct DiscoverRequest {
   std::function<bool(LinkAddr)> known_elsewhere;
   // True for calls that never return.  May be empty.
   std::function<bool(LinkAddr target)> never_returns;
-  // The program may replace the code: calls get a second way out (the code they return to may be
-  // another by then), and callees are not looked into.
+  // The program may replace the code: callees are not looked into.
   bool replaceable = false;
+  // Calls get a second way out: the code they return to may be another by then, or nobody can tell
+  // which of them are open when the stack is left.
+  bool open_calls = false;
   // It may do so at any moment: no flag is taken to be dead beyond a store or a block's end.
   bool unstable = false;
 };

@@ -97,7 +97,7 @@ class Walker {
     trace_.frames.push_back({.pc = pc(), .cfa = TargetAddr(0)});
     if (step_over_signal()) return true;
     const FrameHandle rules = find_rules();
-    if (rules == nullptr) return false;
+    if (rules == nullptr) return step_without_rules();
     bool signal_frame = false;
     const int return_column = dwarf_frame_info(rules.get(), nullptr, nullptr, &signal_frame);
     if (return_column < 0 || return_column >= kDwarfRegisterCount) {
@@ -123,6 +123,21 @@ class Walker {
     registers_ = interrupted->registers;
     pc_is_exact_ = interrupted->pc_is_exact;
     return true;
+  }
+
+  // To the caller that somebody else knows; the end stays what it is if nobody does.
+  bool step_without_rules() {
+    if (!target_.caller_of) return false;
+    const auto caller = target_.caller_of(registers_, pc_is_exact_);
+    if (!caller) return false;
+    const uint64_t cfa = caller->value[kDwarfRsp];
+    if (last_cfa_ && cfa <= *last_cfa_) return false;
+    trace_.frames.back().cfa = TargetAddr(cfa);
+    last_cfa_ = cfa;
+    registers_ = *caller;
+    pc_is_exact_ = false;
+    end(TraceEnd::kOutermost, "");
+    return registers_.value[kDwarfPc] != 0;
   }
 
   bool to_caller(Dwarf_Frame& rules, int return_column, bool signal_frame) {

@@ -11,8 +11,8 @@
 // Honesty.  The trace says how it ended.  kOutermost means CFI itself marked the end (return
 // address undefined, or zero); anything else is an incomplete back-trace and must be reported.
 //
-// Not handled: frames without CFI (they end the trace by name); signal frames are recognized by
-// the CFI's 'S' augmentation so that the pc is not decremented.
+// Not handled: frames without CFI that nobody knows about (they end the trace by name); signal
+// frames are recognized by the CFI's 'S' augmentation so that the pc is not decremented.
 #pragma once
 
 #include <array>
@@ -60,6 +60,9 @@ struct UnwindTarget {
   // If the pc is where a signal handler returns to: what its signal interrupted, kept at the stack
   // pointer.  May be empty; signal frames are then known by call frame information alone.
   std::function<std::optional<SignalContext>(TargetAddr pc, uint64_t stack_pointer)> signal_context;
+  // The caller of a frame that has no call frame information, if somebody knows it by other means;
+  // the caller's pc is a return address, or 0 if there is no caller.  May be empty.
+  std::function<std::optional<UnwindRegisters>(const UnwindRegisters&, bool pc_is_exact)> caller_of;
 };
 
 struct Frame {

@@ -22,7 +22,7 @@ void CodeCache::initialize_tables() {
   uint8_t* tables = region_.tables();
   // System calls that concern the monitor; see service.cpp for what each is about.
   for (long number : {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigreturn, SYS_execve,
-                      SYS_execveat, SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat,
+                      SYS_execveat, SYS_exit, SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat,
                       SYS_prctl, SYS_seccomp, SYS_personality}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
@@ -137,11 +137,15 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
     return module.never_return.contains(target.value());
   };
   request.replaceable = module.from_memory;
+  // Back-traces do not show for sure what is active in code without call frame information.
+  request.open_calls =
+      request.replaceable || !module.image->unwind_range_at(bounds.entry).has_value();
   request.unstable =
       module.from_memory && module.writable.meets({module.to_target(bounds.range.begin),
                                                    module.to_target(bounds.range.end)});
   auto unit = std::make_unique<Unit>();
   unit->replaceable = request.replaceable;
+  unit->open_calls = request.open_calls;
   unit->checked = request.unstable;
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = &module;
@@ -171,24 +175,37 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
 }
 
 // Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
-// unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.
+// unwinder do: a snapshot of the stack, the commitment in front of the jump.  The snapshot is taken
+// at the start of the block that jumps: OCaml raises that way from the middle of procedures that
+// are called often and seldom raise.  GCC's unwinder has by then written over its own frame and a
+// return address, so there it is taken at the procedure's entry.
+// Modules without any call frame information need none: their calls have a second way out, so that
+// their frames never stay open, and many of them move the stack pointer all the time (interpreters
+// that are generated at every return, Go at every change of goroutine).
 void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
+  if (unit.module->generated || unit.module->image->unwind_ranges().empty()) return;
   const cfg::Procedure& p = unit.procedure;
   std::vector<std::pair<uint32_t, EventKind>> wanted;
+  bool at_entry = false;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const cfg::Block& block = p.blocks[b];
     if (block.end != isa::Flow::kReturn && block.end != isa::Flow::kIndirectJump) continue;
     bool loads = false;
     for (const isa::Insn& insn : p.insns_of(block)) {
-      if (insn.loads_stack_pointer) loads = true;
       const auto bytes = unit.module->view.code_at(p.range.begin + insn.offset).first(insn.size);
+      if (insn.loads_stack_pointer) loads = true;
+      if (insn.loads_stack_pointer && isa::ends_by_eh_return(bytes)) at_entry = true;
       if (isa::restores_stack_from_frame(bytes)) loads = false;
     }
-    if (loads) wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
+    if (!loads) continue;
+    wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
+    wanted.push_back({block.first_insn, EventKind::kSnapshot});
   }
   if (wanted.empty()) return;
-  const uint32_t entry_insn = p.blocks[p.entry_block].first_insn;
-  wanted.push_back({entry_insn, EventKind::kSnapshot});
+  if (at_entry) {
+    std::erase_if(wanted, [](const auto& one) { return one.second == EventKind::kSnapshot; });
+    wanted.push_back({p.blocks[p.entry_block].first_insn, EventKind::kSnapshot});
+  }
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [insn, kind] : wanted) {
     // An entry block of one instruction needs no snapshot: there is nothing between.
@@ -421,6 +438,29 @@ BlockRef CodeCache::call_block_of(TargetAddr return_address) {
     }
   }
   return {};
+}
+
+bool CodeCache::has_landing(TargetAddr return_address) const {
+  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  const uint32_t number = numbers[static_cast<uint32_t>(return_address.value())];
+  if (number != 0 && landings_[number] == return_address.value()) return true;
+  const Chain& chain = returns_[static_cast<uint16_t>(return_address.value())];
+  return std::any_of(chain.begin(), chain.end(), [&](const ChainEntry& entry) {
+    return entry.original == return_address.value();
+  });
+}
+
+bool CodeCache::is_procedure_entry(TargetAddr address) const {
+  const uint64_t* found = blocks_.find(address.value());
+  return found != nullptr && *found != kGone && is_entry(unpack(*found));
+}
+
+const SiteState* CodeCache::site_of(BlockRef ref) const {
+  const Unit& unit = *units_[ref.unit];
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    if (unit.code.sites[i].block == ref.block) return &sites_[unit.first_site + i];
+  }
+  return nullptr;
 }
 
 BlockRef CodeCache::link_block(uint32_t id) const {

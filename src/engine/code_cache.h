@@ -63,6 +63,7 @@ struct Unit {
   uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
   // See generated.h.
   bool replaceable = false;     // the program may replace this code
+  bool open_calls = false;      // its calls have a second way out (cfg::DiscoverRequest)
   bool checked = false;         // ... at any time: it compares its own bytes
   bool dead = false;            // the code is not there any more
   std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...
@@ -146,6 +147,7 @@ struct CodeRecord {
 
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+  uint64_t invalidated = 0;  // units that went because their code had changed
 };
 
 // A block in the map of addresses.
@@ -228,6 +230,12 @@ class CodeCache {
   const CodeRecord* record_at(CacheAddr address) const;
   // The block that ends in the call whose return address this is.
   BlockRef call_block_of(TargetAddr return_address);
+  // Whether returns to this address are known.
+  bool has_landing(TargetAddr return_address) const;
+  // Whether a procedure that has been translated begins there.
+  bool is_procedure_entry(TargetAddr address) const;
+  // The indirect branch that ends a block; nullptr if none does.
+  const SiteState* site_of(BlockRef ref) const;
 
   // Nothing will run any more: gives back what only running needs.
   void seal();

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -52,6 +53,7 @@ class Builder {
       build_unit(*unit);
       cache_.release(unit->id);
     }
+    pair_returns();
     add_moves();
     add_returns_to_nowhere();
     for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
@@ -279,10 +281,36 @@ class Builder {
     for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
       abnormal.push_back({std::get<1>(it->first), it->second.entered, it->second.left});
     }
+    settle_returns(unit, measured, abnormal);
     auto solution = placement::propagate(graph, measured, abnormal);
     CHECK(solution.ok()) << "solving " << unit.module->path << "+" << unit.procedure.entry.value()
                          << ": " << solution.error().message;
     return std::move(*solution);
+  }
+
+  // Calls in code that is replaced may come back to the code that replaced it: more returns than
+  // calls there, and fewer in the code that was there before.  Compilers at run time also build
+  // frames for calls that were never made, when optimized code gives up.
+  void settle_returns(const Unit& unit, placement::Measured& measured,
+                      std::vector<placement::AbnormalFlow>& abnormal) {
+    if (!unit.open_calls) return;
+    for (uint32_t e = 0; e + 1 < unit.procedure.edges.size(); ++e) {
+      const cfg::Edge& back = unit.procedure.edges[e];
+      const cfg::Edge& away = unit.procedure.edges[e + 1];
+      const bool open = back.kind == cfg::EdgeKind::kCallReturn &&
+                        away.kind == cfg::EdgeKind::kNoReturn && away.from == back.from;
+      if (!open || !measured.edges[e] || !measured.nodes[back.from]) continue;
+      uint64_t calls = *measured.nodes[back.from];
+      for (const placement::AbnormalFlow& flow : abnormal) {
+        if (flow.node == back.from) calls -= std::min(calls, flow.left);
+      }
+      if (*measured.edges[e] <= calls) continue;
+      const uint64_t excess = *measured.edges[e] - calls;
+      measured.edges[e] = calls;
+      abnormal.push_back({back.to, excess, 0});
+      returned_from_before_.push_back(
+          {key(*unit.module, unit.end_of(back.from)), unit.first_block + back.to, excess});
+    }
   }
 
   void build_unit(const Unit& unit) {
@@ -315,8 +343,9 @@ class Builder {
     const LinkAddr at = at_exit ? unit.procedure.entry : unit.address_of(i.node);
     out_.issues.push_back(
         {fmt::format("{}+{:#x}", unit.module->path, at.value()),
-         fmt::format("flow is not conserved at {}: {} more in than out",
-                     at_exit ? "the exits of this procedure" : "this block", i.excess),
+         fmt::format("flow is not conserved at {}: {} more {}",
+                     at_exit ? "the exits of this procedure" : "this block", std::abs(i.excess),
+                     i.excess < 0 ? "out than in" : "in than out"),
          1});
   }
 
@@ -450,6 +479,9 @@ class Builder {
         return;
       case cfg::EdgeKind::kNoReturn:
         if (count.value > 0) {
+          if (unit.open_calls) {
+            never_back_[key(*unit.module, unit.end_of(edge.from))].push_back(out_.abnormal.size());
+          }
           out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
                                    "ends here: nothing comes back behind this instruction"});
         }
@@ -554,6 +586,28 @@ class Builder {
     for (auto& [key, row] : rows) out_.abnormal.push_back(std::move(row));
   }
 
+  // Calls that came back to the code that had replaced theirs.  Which of several it was cannot be
+  // told; by address they are the same.
+  void pair_returns() {
+    for (const ReturnsFromBefore& returns : returned_from_before_) {
+      uint64_t left = returns.times;
+      for (const size_t row : never_back_[returns.behind]) {
+        profile::Abnormal& call = out_.abnormal[row];
+        const uint64_t part = std::min(left, call.left);
+        if (part == 0) continue;
+        emit_edge(call.block, returns.to, profile::EdgeKind::kCallReturn, part,
+                  CountSource::kDerived);
+        call.left -= part;
+        left -= part;
+      }
+      if (left == 0) continue;
+      out_.abnormal.push_back(
+          {returns.to, AbnormalKind::kOther, left, 0, "returned to without a call of this code"});
+    }
+    std::erase_if(out_.abnormal,
+                  [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
+  }
+
   // A thread that came to a block whose code had changed went on in the block that replaced it: the
   // edges it came by lead there, and the old block was not entered.  Which of several edges it was
   // cannot be told; by address they are the same.
@@ -652,8 +706,15 @@ class Builder {
   std::vector<std::vector<Inflow>> inflow_;                        // by unit
   std::vector<std::vector<const SiteState*>> sites_of_;            // by unit
   std::map<uint32_t, uint64_t> moved_in_;                          // by block id: from changed code
-  std::vector<uint64_t> link_inflow_;    // by block id: by direct branches
-  std::vector<uint64_t> arrival_count_;  // by block id: through its arrival stub
+  struct ReturnsFromBefore {
+    uint64_t behind;  // key of the address behind the call
+    uint32_t to;      // block
+    uint64_t times;
+  };
+  std::vector<ReturnsFromBefore> returned_from_before_;
+  std::map<uint64_t, std::vector<size_t>> never_back_;  // rows of `abnormal`, by the same key
+  std::vector<uint64_t> link_inflow_;                   // by block id: by direct branches
+  std::vector<uint64_t> arrival_count_;                 // by block id: through its arrival stub
 };
 
 }  // namespace

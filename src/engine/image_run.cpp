@@ -145,6 +145,8 @@ Status ImageRun::set_up() {
   const Unit& first = cache_.unit(entry.unit);
   ledger_.bottom({first.module->to_target(first.procedure.range.begin),
                   first.module->to_target(first.procedure.range.end)});
+  // Without any call frame information nothing marks the end, and all calls have a second way out.
+  if (first.module->image->unwind_ranges().empty()) ledger_.bottom(first.module->mapped);
   user_regs_struct regs = process_->registers(pid);
   regs.rip = cache_.unit(entry.unit).label(entry.block).value();
   regs.gs_base = region_.thread_block(*slot).value();
@@ -226,7 +228,9 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
   if (it == threads_.end() || !it->second.slot) return process_->resume(tid);
   const uint32_t slot = *it->second.slot;
   user_regs_struct regs{};
-  if (process_->try_registers(tid, regs)) {
+  if (service_.has_left(slot)) {
+    totals_.end(slot, "exit", event.name);  // its stack is on the ledger
+  } else if (process_->try_registers(tid, regs)) {
     const bool alone = regs.orig_rax == SYS_exit;
     // Signals without a handler do not all kill: SIGCHLD, those that are ignored.
     const bool killed = it->second.fatal_signal && event.signal != 0;
@@ -252,6 +256,12 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
 }
 
 void ImageRun::thread_gone(const tracee::Event& event) {
+  // One that was killed on its way out does not stop there any more.
+  if (auto it = threads_.find(event.tid); it != threads_.end() && it->second.slot) {
+    const uint32_t slot = *it->second.slot;
+    if (!service_.has_left(slot)) name_vanished(event.tid);
+    service_.close_slot(slot);
+  }
   threads_.erase(event.tid);
   signals_.forget(event.tid);
   if (event.tid != process_->pid()) return;
@@ -276,7 +286,7 @@ void ImageRun::replaced() {
       ++it;
       continue;
     }
-    if (it->second.slot) name_vanished(it->first);
+    if (it->second.slot && !service_.has_left(*it->second.slot)) name_vanished(it->first);
     it = threads_.erase(it);
   }
   process_->let_go();
@@ -347,14 +357,15 @@ void ImageRun::collect(profile::Profile& result) {
   run.misses = service_.requests();
   run.more.emplace_back("procedures_translated", std::to_string(cache_.stats().units));
   run.more.emplace_back("indirect_pairs", std::to_string(cache_.stats().pairs));
-  using translate::Request;
-  for (const auto& [name, kind] : {std::pair("misses_direct", Request::kLink),
-                                   {"misses_indirect", Request::kIndirect},
-                                   {"misses_return", Request::kReturn},
-                                   {"events", Request::kEvent},
-                                   {"monitored_system_calls", Request::kSyscall}}) {
+  const std::pair<const char*, Request> kinds[] = {{"misses_link", Request::kLink},
+                                                   {"misses_indirect", Request::kIndirect},
+                                                   {"misses_return", Request::kReturn},
+                                                   {"misses_system_call", Request::kSyscall},
+                                                   {"misses_probe", Request::kEvent}};
+  for (const auto& [name, kind] : kinds) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
+  run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
 }
 
 }  // namespace tally::engine

@@ -131,6 +131,7 @@ void CodeCache::invalidate(uint32_t id) {
   Unit& unit = *units_[id];
   if (unit.dead) return;
   unit.dead = true;
+  stats_.invalidated += 1;
   const cfg::Procedure& p = unit.procedure;
   auto& siblings = by_range_[{unit.module->id, p.range.begin.value()}];
   std::erase(siblings, id);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/undescribed_frames.h"
+
 namespace tally::engine {
 
 using profile::AbnormalKind;
@@ -61,6 +63,12 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   };
   target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
     return signal_context(slot, pc, stack_pointer);
+  };
+  const UndescribedFrames undescribed(modules_, cache_, process_, [this](TargetAddr address) {
+    return cache_.call_block_of(address).valid() || inherited_.contains(address.value());
+  });
+  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact) {
+    return undescribed.caller_of(frame, pc_is_exact);
   };
   return elf::unwind(registers, target, kFramesMax);
 }
@@ -135,8 +143,12 @@ void Ledger::enter_block(BlockRef ref, AbnormalKind kind, const std::string& det
 
 bool Ledger::is_complete(const elf::BackTrace& trace) const {
   if (trace.end == elf::TraceEnd::kOutermost) return true;
+  const size_t frames = trace.frames.size();
   for (const TargetRange& range : bottoms_) {
-    if (!trace.frames.empty() && range.contains(trace.frames.back().pc)) return true;
+    if (frames > 0 && range.contains(trace.frames[frames - 1].pc)) return true;
+    // One word too far, taken for a return address.
+    const bool beyond = frames > 1 && range.contains(trace.frames[frames - 2].pc);
+    if (beyond && modules_.at(trace.frames[frames - 1].pc) == nullptr) return true;
   }
   return false;
 }
@@ -164,7 +176,7 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
   if (call.valid()) return leave(call, kind, detail);
   if (was_inherited(frame.pc)) return;
   // A planted return address at the very bottom (makecontext): nobody was called there.
-  if (index + 1 == trace.frames.size() && trace.end == elf::TraceEnd::kOutermost) return;
+  if (index + 1 == trace.frames.size() && is_complete(trace)) return;
   issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
                                   "its procedure may be off by one",
                                   frame.pc.value()));

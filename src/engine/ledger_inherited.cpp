@@ -12,7 +12,8 @@ void Ledger::begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t sl
   bottoms_ = parent.bottoms_;
   interruptions_.inherit_from(parent.interruptions_, parent_slot, slot);
   enter_block(at, AbnormalKind::kThreadStart, detail);
-  const elf::BackTrace trace = back_trace(registers, slot);
+  // The calls are known to the parent, whose stack is still the same.
+  const elf::BackTrace trace = parent.back_trace(registers, parent_slot);
   for (size_t i = 1; i < trace.frames.size(); ++i) {
     const bool interrupted = trace.frames[i - 1].signal_frame;
     if (!trace.frames[i].signal_frame && !interrupted) ++inherited_[trace.frames[i].pc.value()];

@@ -146,6 +146,11 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
     placement::Graph all = make_graph(procedure);
     placement::set_static_weights(all);
     force_uncountable(procedure, all);
+    for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
+      all.edges[back].role = EdgeRole::kMeasured;
+      all.edges[away].role = EdgeRole::kMeasured;
+      plan.edge_counter[back] = static_cast<int32_t>(allocate());
+    });
     count_undetermined_edges(all, allocate, plan);
     return plan;
   }

@@ -3,7 +3,8 @@
 //   mmap, mprotect, munmap, ...   which memory the program believes executable; the kernel is never
 //                                 told, so that nothing runs unseen
 //   rt_sigreturn                  where a handler returns to must be found in the code cache
-//   execve                        the stack must be on the ledger before it is gone
+//   execve, exit                  the stack must be on the ledger before it is gone; a thread that
+//                                 is killed on its way out is not seen any more
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
 //   seccomp                       filters must let the mailbox's own calls pass
 //   arch_prctl, personality, ...  what would break the counters or the mailbox is refused by name
@@ -52,7 +53,17 @@ bool changes_memory(uint64_t number) {
          number == SYS_munmap || number == SYS_mremap;
 }
 
+// ... or its program: nothing comes back unless it fails.
+bool ends_thread(uint64_t number) {
+  return number == SYS_execve || number == SYS_execveat || number == SYS_exit;
+}
+
 }  // namespace
+
+bool Service::has_left(uint32_t slot) const {
+  auto it = pending_.find(slot);
+  return it != pending_.end() && it->second.number == SYS_exit;
+}
 
 void Service::finish_syscall(uint32_t slot, uint64_t result, uint64_t r11) {
   const auto site_id = load<uint32_t>(slot, tcb::kArgument);
@@ -191,7 +202,7 @@ Status Service::before_syscall(uint32_t slot) {
     set_reg(slot, kRdx, protection);
   }
   if (installs_filter(call.number, call.arguments)) TRY(change_filter(slot, call.arguments[2]));
-  if (call.number == SYS_execve || call.number == SYS_execveat) {
+  if (ends_thread(call.number)) {
     user_regs_struct regs{};
     const elf::UnwindRegisters u = registers_of(slot, TargetAddr());
     regs.rbx = u.value[3];
@@ -202,9 +213,12 @@ Status Service::before_syscall(uint32_t slot) {
     regs.r14 = u.value[14];
     regs.r15 = u.value[15];
     regs.rip = region_.areas().front().gateway.begin.value();
-    if (before_exec_) before_exec_(slot);
+    const bool exit = call.number == SYS_exit;
+    if (!exit && before_exec_) before_exec_(slot);
+    const auto kind =
+        exit ? profile::AbnormalKind::kThreadExit : profile::AbnormalKind::kProgramExit;
     exec_backups_.insert_or_assign(
-        slot, ledger_.close_ahead(regs, slot, profile::AbnormalKind::kProgramExit, "execve"));
+        slot, ledger_.close_ahead(regs, slot, kind, exit ? "the thread ended" : "execve"));
   }
   pending_[slot] = call;
   answer(slot, Action::kProgramSyscall);

@@ -530,6 +530,11 @@ bool restores_stack_from_frame(std::span<const uint8_t> bytes) {
   return bytes[1] == 0x8d && (mod == 1 || mod == 2) && rbp_to_rsp;
 }
 
+bool ends_by_eh_return(std::span<const uint8_t> bytes) {
+  return bytes.size() == 3 && bytes[0] == 0x48 &&
+         ((bytes[1] == 0x89 && bytes[2] == 0xcc) || (bytes[1] == 0x8b && bytes[2] == 0xe1));
+}
+
 std::string format(std::span<const uint8_t> bytes, uint64_t address) {
   static const ZydisFormatter formatter = [] {
     ZydisFormatter f;

@@ -1,0 +1,128 @@
+// See undescribed_frames.h.
+#include "engine/undescribed_frames.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tally::engine {
+
+namespace {
+
+constexpr uint64_t kFrameBytesMax = 16 << 20;
+constexpr uint64_t kSearchBytesMax = 1 << 20;
+constexpr uint64_t kPageBytes = 4096;
+
+void set(elf::UnwindRegisters& registers, int number, uint64_t value) {
+  registers.value[static_cast<size_t>(number)] = value;
+  registers.known[static_cast<size_t>(number)] = true;
+}
+
+}  // namespace
+
+bool UndescribedFrames::read(uint64_t address, uint64_t& word) const {
+  return process_.read_memory(TargetAddr(address), &word, sizeof word);
+}
+
+std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::UnwindRegisters& frame,
+                                                                 bool pc_is_exact) const {
+  if (!frame.known[elf::kDwarfRsp]) return std::nullopt;
+  const TargetAddr pc(frame.value[elf::kDwarfPc]);
+  const uint64_t stack_pointer = frame.value[elf::kDwarfRsp];
+  const Module* module = modules_.containing(pc);
+  if (module == nullptr) return std::nullopt;
+  const bool clone = pc_is_exact && is_behind_clone(*module, module->to_link(pc));
+  if (clone || (pc_is_exact && cache_.is_procedure_entry(pc))) {
+    auto caller = return_at(stack_pointer);
+    if (caller) {
+      // Nothing has been saved yet: every register is still the caller's.
+      elf::UnwindRegisters all = frame;
+      set(all, elf::kDwarfPc, caller->value[elf::kDwarfPc]);
+      set(all, elf::kDwarfRsp, caller->value[elf::kDwarfRsp]);
+      return all;
+    }
+    if (!clone) return std::nullopt;
+    elf::UnwindRegisters nobody;
+    set(nobody, elf::kDwarfPc, 0);
+    set(nobody, elf::kDwarfRsp, stack_pointer + 8);
+    return nobody;
+  }
+  if (auto caller = by_frame_pointer(frame)) return caller;
+  if (!module->generated) return std::nullopt;
+  return by_search(stack_pointer);
+}
+
+// Hand-written code whose description ends in front of a `syscall`, since what it says would be
+// wrong for the thread that is born there.
+bool UndescribedFrames::is_behind_clone(const Module& module, LinkAddr pc) {
+  constexpr uint64_t kBytesMax = 64;
+  if (module.generated) return false;
+  const auto& ranges = module.image->unwind_ranges();
+  auto next = std::upper_bound(ranges.begin(), ranges.end(), pc,
+                               [](LinkAddr a, const LinkRange& r) { return a < r.begin; });
+  if (next == ranges.begin()) return false;
+  const LinkAddr end = std::prev(next)->end;
+  if (pc < end || static_cast<uint64_t>(pc - end) > kBytesMax) return false;
+  const auto bytes = module.view.code_at(end);
+  return bytes.size() >= 2 && bytes[0] == 0x0f && bytes[1] == 0x05;
+}
+
+// The caller if a return address lies at the stack pointer.
+std::optional<elf::UnwindRegisters> UndescribedFrames::return_at(uint64_t stack_pointer) const {
+  uint64_t back = 0;
+  if (!read(stack_pointer, back) || !is_call_(TargetAddr(back))) return std::nullopt;
+  elf::UnwindRegisters caller;
+  set(caller, elf::kDwarfPc, back);
+  set(caller, elf::kDwarfRsp, stack_pointer + 8);
+  return caller;
+}
+
+std::optional<elf::UnwindRegisters> UndescribedFrames::by_frame_pointer(
+    const elf::UnwindRegisters& frame) const {
+  if (!frame.known[elf::kDwarfRbp]) return std::nullopt;
+  const uint64_t frame_pointer = frame.value[elf::kDwarfRbp];
+  const uint64_t stack_pointer = frame.value[elf::kDwarfRsp];
+  if (frame_pointer % 8 != 0 || frame_pointer < stack_pointer ||
+      frame_pointer - stack_pointer > kFrameBytesMax) {
+    return std::nullopt;
+  }
+  uint64_t outer = 0;
+  if (!read(frame_pointer, outer)) return std::nullopt;
+  auto caller = return_at(frame_pointer + 8);
+  if (caller) set(*caller, elf::kDwarfRbp, outer);
+  return caller;
+}
+
+// Whether a call from other code led to generated code and this is where it comes back to.
+bool UndescribedFrames::enters_generated_code(TargetAddr return_address) const {
+  if (!cache_.has_landing(return_address)) return false;
+  const BlockRef call = cache_.call_block_of(return_address);
+  if (!call.valid() || cache_.unit(call.unit).module->generated) return false;
+  const SiteState* site = cache_.site_of(call);
+  if (site == nullptr) return false;
+  for (const Pair& pair : site->pairs) {
+    if (cache_.unit(pair.to.unit).module->generated) return true;
+  }
+  return false;
+}
+
+std::optional<elf::UnwindRegisters> UndescribedFrames::by_search(uint64_t stack_pointer) const {
+  std::vector<uint64_t> words(kPageBytes / 8);
+  uint64_t at = stack_pointer & ~uint64_t{7};
+  const uint64_t end = at + kSearchBytesMax;
+  while (at < end) {
+    const uint64_t bytes = kPageBytes - at % kPageBytes;
+    if (!process_.read_memory(TargetAddr(at), words.data(), bytes)) return std::nullopt;
+    for (uint64_t i = 0; i < bytes / 8; ++i) {
+      if (!enters_generated_code(TargetAddr(words[i]))) continue;
+      auto caller = return_at(at + 8 * i);
+      // Entries to generated code begin as procedures do that keep a frame pointer.
+      uint64_t saved = 0;
+      if (caller && read(at + 8 * i - 8, saved)) set(*caller, elf::kDwarfRbp, saved);
+      return caller;
+    }
+    at += bytes;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tally::engine
