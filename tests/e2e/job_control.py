@@ -122,8 +122,9 @@ def check_profile(name, what, ended):
     if report["issues"] or not report["flow"]["balanced"]:
         complain(f"{what}: not exact: {report['issues']} {report['flow']['faults']}")
     run = report["run"]
-    if (run["exited"], run["exit_status"], run["signal"]) != ended:
-        complain(f"{what}: ended as {run['exited'], run['exit_status'], run['signal']}, not {ended}")
+    got = (run["exited"], run["exit_status"], run["signal"])
+    if got != ended:
+        complain(f"{what}: ended as {got}, not {ended}")
 
 
 def shell_with_tally():
