@@ -136,7 +136,8 @@ def shell_with_tally():
     t.send("\x1a")
     t.wait_for(r"Stopped[^\n]*ticker")
     states = t.states()
-    if not all(states.get(name) in ("T", "t") for name in ("tally", "ticker")):
+    names = (os.path.basename(TALLY)[:15], "ticker")
+    if not all(states.get(name) in ("T", "t") for name in names):
         complain(f"behind ^Z: {states}")
     t.wait_for("PROMPT> ")
     t.send("fg\n")
