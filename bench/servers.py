@@ -2,8 +2,8 @@
 """Servers under Tally, asked by their own load generators: same answers, no failed request, exact.
 
 Each server is started natively and under `tally profile`, given the same requests, and stopped the
-way its manual says.  Answers are compared, failed requests counted, and the profile must be balanced
-and name no issue.  Requests a second are for information.
+way its manual says.  Answers are compared, failed requests counted, and the profile must be
+balanced and name no issue.  Requests a second are for information.
 
 usage: servers.py --tally=PATH [--only=redis,nginx,postgres] [--scale=1] [--out=bench/servers.md]
                   [--work=FOLDER]
@@ -100,8 +100,8 @@ class Nginx:
             f"{'user root;' if os.geteuid() == 0 else ''}\n"
             "events { worker_connections 256; }\n"
             f"http {{ access_log {folder}/access.log; client_body_temp_path {folder}/b;\n"
-            f"proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u;\n"
-            f"scgi_temp_path {folder}/s;\n"
+            f"proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;\n"
+            f"uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n"
             f"server {{ listen 127.0.0.1:{self.port}; root {folder}; gzip on; gzip_types *;\n"
             "location /missing { return 404 gone; } } }\n")
         nginx = tool("nginx", "/usr/sbin/nginx")
@@ -278,8 +278,9 @@ def main():
     lines, problems, missing = Bench(options).run()
     text = "\n".join([
         "# Servers", "",
-        "Made by `bench/servers.py`: same answers as natively, no failed request, every run balanced.",
-        "", "| server | runs | instructions | requests/s natively | under Tally | times | counts |",
+        "Made by `bench/servers.py`: same answers as natively, no failed request, all runs",
+        "balanced.", "",
+        "| server | runs | instructions | requests/s natively | under Tally | times | counts |",
         "|---|---:|---:|---:|---:|---:|---|", *lines, *[f"\n- {p}" for p in problems], ""])
     print(text, *missing, sep="\n")
     if options.out:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Forks, threads, signals and dlopen in one program, in random order and at once, for as long as asked.
+"""Forks, threads, signals and dlopen in one program, at random and at once, for as long as asked.
 
 The program notes in memory that all its processes share how often each function is going to be
 called; Tally's counts, summed over all runs, must be exactly that, every run balanced, no issue
@@ -172,6 +172,10 @@ int main(int argc, char** argv) {
   struct itimerval timer = {{0, 20000}, {0, 20000}};
   setitimer(ITIMER_REAL, &timer, NULL);
   pthread_t t[3];
+  // pthread_exit loads a library when it is first called.  A child that was forked while another
+  // thread was loading one must not (glibc takes no lock for it), so this is done before.
+  pthread_create(&t[0], NULL, (void* (*)(void*))pthread_exit, NULL);
+  pthread_join(t[0], NULL);
   for (long i = 0; i < 3; i++) pthread_create(&t[i], NULL, driver, (void*)(seed * 7919L + i));
   for (int i = 0; i < 3; i++) pthread_join(t[i], NULL);
   timer.it_value.tv_usec = 0;

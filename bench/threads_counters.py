@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Four threads call one function ten million times each: who counts forty million?
 
-Side by side: Tally, gcov (-fprofile-update=single and atomic), Clang's -fprofile-generate (likewise)
-and BOLT's -instrument.  Each tool's own report is asked how often the function was entered; times are
-medians of wall-clock seconds, and the native time is that of the same program without any of them.
-Tools that are not installed are left out and named.
+Side by side: Tally, gcov (-fprofile-update=single and atomic), Clang's -fprofile-generate and
+-fprofile-instr-generate (likewise) and BOLT's -instrument.  Each tool's own report is asked how
+often the function was entered; times are medians of wall-clock seconds, and the native time is that
+of the same program without any of them.  Tools that are not installed are left out and named.
 
 usage: threads_counters.py --tally=PATH [--rounds=5] [--threads=4] [--calls=10000000]
                            [--out=bench/threads_counters.md]
@@ -145,14 +145,18 @@ class Bench:
             raw = next(folder.glob("*.profraw")).name
             self.sh(merge, "merge", "-o", "merged", raw, cwd=folder)
             text = self.sh(merge, "show", "--counts", "--function=work", "merged", cwd=folder)
-            yield seconds, int(re.search(r"(?:Function count: |Block counts: \[)(\d+)", text).group(1))
+            count = re.search(r"(?:Function count: |Block counts: \[)(\d+)", text)
+            yield seconds, int(count.group(1))
 
     def bolt(self):
         bolt = need("llvm-bolt", "llvm-bolt-16", "llvm-bolt-14")
         folder = self.build("bolt", "gcc", "-Wl,--emit-relocs", "-fno-reorder-blocks-and-partition")
         # Debian's llvm-bolt looks for its library in /usr/lib, wherever it is told to look.
         libraries = sorted(pathlib.Path("/usr/lib").glob("llvm-*/lib/libbolt_rt_instr.a"))
-        runtime = ["--runtime-instrumentation-lib=" + str(libraries[-1].relative_to("/usr/lib"))] if libraries else []
+        runtime = [
+            "--runtime-instrumentation-lib=" + str(library.relative_to("/usr/lib"))
+            for library in libraries[-1:]
+        ]
         self.sh(bolt, "threads", "-instrument", "-o", "instrumented", *runtime,
                 "--instrumentation-file=" + str(folder / "counts.fdata"), cwd=folder)
         while True:
@@ -198,9 +202,12 @@ def table(bench, results, missing):
     lines = [
         "# Counting in four threads",
         "",
-        f"{bench.options.threads} threads call one function {bench.options.calls:,} times each. Made by",
-        "`bench/threads_counters.py`; what each tool's own report says of how often the function was",
-        f"entered, over {bench.options.rounds} rounds.",
+        f"{bench.options.threads} threads call one function {bench.options.calls:,} times each.",
+        "Made by `bench/threads_counters.py`: what each tool's own report says of how often the",
+        f"function was entered, over {bench.options.rounds} rounds.",
+        "",
+        "Clang 14 ignores `-fprofile-update=atomic` with `-fprofile-generate`: its increments have",
+        "no `lock` prefix (`objdump`).",
         "",
         f"{datetime.date.today()}, {platform.processor() or platform.machine()}, "
         f"{os.cpu_count()} processors, Linux {platform.release()}.",

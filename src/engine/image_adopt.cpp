@@ -53,6 +53,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   TRY(region_.create_in_place(parent.region_, *process_, call));
   TRY(region_.close_target_descriptor(call));
   modules_.inherit(parent.modules_, region_);
+  service_.inherit_limit(parent.service_.limit_added_bytes());
   service_.pretend_dumpable(parent.service_.pretended_dumpable());
   cache_.initialize_tables();
   cache_.set_compare(parent.cache_.compare());

@@ -79,6 +79,8 @@ class Service {
   // What the program believes of its PR_SET_DUMPABLE, if it is not true; a forked child believes it
   // as well.
   std::optional<uint64_t> pretended_dumpable() const { return dumpable_; }
+  uint64_t limit_added_bytes() const { return limit_added_bytes_; }
+  void inherit_limit(uint64_t added_bytes) { limit_added_bytes_ = added_bytes; }
   void pretend_dumpable(std::optional<uint64_t> value) { dumpable_ = value; }
   const GeneratedCode& generated() const { return generated_; }
 
@@ -101,6 +103,9 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  uint64_t mapped_bytes() const;
+  void raise_limit(uint32_t slot, const PendingCall& call);
+  void show_limit(const PendingCall& call);
   bool answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments, uint64_t r11);
   Status change_filter(uint32_t slot, uint64_t program);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
@@ -144,6 +149,7 @@ class Service {
   std::optional<PendingCall> wanted_call_;
   std::array<uint64_t, 8> requests_{};  // by kind
   std::optional<uint64_t> dumpable_;
+  uint64_t limit_added_bytes_ = 0;  // to the program's limit of address space; 0: not set
 };
 
 }  // namespace tally::engine

@@ -96,7 +96,7 @@ class Session {
   void fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker);
   void process_execed(const Event& event);
   std::optional<std::string> why_not_followed(pid_t pid, const ImageRun& old) const;
-  Status follow_exec(pid_t pid, const ImageRun& old);
+  Status follow_exec(pid_t pid, ImageRun& old);
   void thread_gone(const Event& event);
   void finish_if_over(ImageRun& image);
   void group_stopped(const Event& event);
@@ -352,9 +352,10 @@ std::optional<std::string> Session::why_not_followed(pid_t pid, const ImageRun& 
                      elf.error().message);
 }
 
-Status Session::follow_exec(pid_t pid, const ImageRun& old) {
+Status Session::follow_exec(pid_t pid, ImageRun& old) {
   TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::adopt(pid));
   auto image = std::make_unique<ImageRun>(std::move(process), options_);
+  image->service().inherit_limit(old.service().limit_added_bytes());
   Status status = tracee::Process::finish_exec(pid);
   if (status) status = image->set_up();
   if (!status) {

@@ -5,6 +5,7 @@
 //   rt_sigreturn                  where a handler returns to must be found in the code cache
 //   execve, exit                  the stack must be on the ledger before it is gone; a thread that
 //                                 is killed on its way out is not seen any more
+//   setrlimit, prlimit            limits of address space leave out what is ours
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
 //   seccomp                       filters must let the mailbox's own calls pass
 //   arch_prctl, personality, ...  what would break the counters or the mailbox is refused by name
@@ -201,6 +202,7 @@ Status Service::before_syscall(uint32_t slot) {
     protection |= PROT_READ;
     set_reg(slot, kRdx, protection);
   }
+  raise_limit(slot, call);
   if (installs_filter(call.number, call.arguments)) TRY(change_filter(slot, call.arguments[2]));
   if (ends_thread(call.number)) {
     user_regs_struct regs{};
@@ -259,6 +261,7 @@ bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
   auto it = pending_.find(slot);
   if (it == pending_.end()) return false;
   regs.rdx = it->second.arguments[2];
+  regs.rsi = it->second.arguments[1];
   pending_.erase(it);
   if (auto backup = exec_backups_.find(slot); backup != exec_backups_.end()) {
     ledger_.take_back(slot, std::move(backup->second));
@@ -272,12 +275,14 @@ Status Service::after_syscall(uint32_t slot) {
   pending_.erase(slot);
   const uint64_t result = reg(slot, kRax);
   const bool failed = static_cast<int64_t>(result) < 0 && static_cast<int64_t>(result) >= -4095;
-  // rdx was changed on the way in; the kernel would have left it alone.
+  // These were changed on the way in; the kernel would have left them alone.
   set_reg(slot, kRdx, call.arguments[2]);
+  set_reg(slot, kRsi, call.arguments[1]);
   if (auto it = exec_backups_.find(slot); it != exec_backups_.end()) {
     ledger_.take_back(slot, std::move(it->second));  // the exec failed, the stack is still there
     exec_backups_.erase(it);
   }
+  if (!failed) show_limit(call);
   if (!failed && installs_filter(call.number, call.arguments)) region_.filter_installed();
   if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
   finish_syscall(slot, result, reg(slot, kR11));

@@ -17,9 +17,9 @@ namespace tally::profile {
 
 // Writes the profiles of several runs as they come; memory holds little more than one at a time.
 // The file takes its name, replacing an older one, only by `commit`, when all is safely written;
-// without it nothing is left.  When there is no room any more, or the folder takes no files any
-// more, the profile is not lost: it goes on in a folder for temporary files, and `commit` fails with
-// an error that says where it is.
+// without it nothing is left.  When there is no room any more, or the folder takes no files, the
+// profile is not lost: it goes on in a folder for temporary files, and `commit` fails with an error
+// that says where it is.
 class Writer {
  public:
   static Result<Writer> create(const std::string& path);

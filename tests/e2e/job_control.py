@@ -122,8 +122,9 @@ def check_profile(name, what, ended):
     if report["issues"] or not report["flow"]["balanced"]:
         complain(f"{what}: not exact: {report['issues']} {report['flow']['faults']}")
     run = report["run"]
-    if (run["exited"], run["exit_status"], run["signal"]) != ended:
-        complain(f"{what}: ended as {run['exited'], run['exit_status'], run['signal']}, not {ended}")
+    got = (run["exited"], run["exit_status"], run["signal"])
+    if got != ended:
+        complain(f"{what}: ended as {got}, not {ended}")
 
 
 def shell_with_tally():
@@ -135,7 +136,8 @@ def shell_with_tally():
     t.send("\x1a")
     t.wait_for(r"Stopped[^\n]*ticker")
     states = t.states()
-    if not all(states.get(name) in ("T", "t") for name in ("tally", "ticker")):
+    names = (os.path.basename(TALLY)[:15], "ticker")
+    if not all(states.get(name) in ("T", "t") for name in names):
         complain(f"behind ^Z: {states}")
     t.wait_for("PROMPT> ")
     t.send("fg\n")
