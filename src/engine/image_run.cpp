@@ -116,9 +116,31 @@ Status ImageRun::set_up() {
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
   TRY(find_syscall_insn(mappings));
   const user_regs_struct start = process_->registers(pid);
+  TRY(map_everything(TargetAddr(start.rsp - 4096)));
+  const std::string program = process_->executable_path();
+
+  const std::optional<uint32_t> slot = service_.open_slot();
+  CHECK(slot.has_value()) << "the first thread has no slot";
+  threads_[pid].slot = slot;
+  TRY_ASSIGN(const BlockRef entry, cache_.resolve(TargetAddr(start.rip), Arrival::kCall));
+  if (!entry.valid()) return make_error("{}: its entry is no code", program);
+  ledger_.enter(entry, AbnormalKind::kProgramStart, "program start");
+  const Unit& first = cache_.unit(entry.unit);
+  ledger_.bottom({first.module->to_target(first.procedure.range.begin),
+                  first.module->to_target(first.procedure.range.end)});
+  user_regs_struct regs = process_->registers(pid);
+  regs.rip = cache_.unit(entry.unit).label(entry.block).value();
+  regs.gs_base = region_.thread_block(*slot).value();
+  process_->set_registers(pid, regs);
+  return Ok{};
+}
+
+// The region, the modules, and the program's text out of reach.  `scratch`: writable memory of the
+// target, which is put back.
+Status ImageRun::map_everything(TargetAddr scratch) {
   const RemoteCall call = remote_call();
   cache_.set_remote_call(call);
-  TRY(region_.create(*process_, call, TargetAddr(start.rsp - 4096)));
+  TRY(region_.create(*process_, call, scratch));
   TRY(modules_.refresh({}));
   const std::string program = process_->executable_path();
   for (auto& module : modules_.all()) {
@@ -134,20 +156,6 @@ Status ImageRun::set_up() {
   TRY(hide_text());
   TRY(region_.close_target_descriptor(call));
   areas_by_mailbox();
-
-  const std::optional<uint32_t> slot = service_.open_slot();
-  CHECK(slot.has_value()) << "the first thread has no slot";
-  threads_[pid].slot = slot;
-  TRY_ASSIGN(const BlockRef entry, cache_.resolve(TargetAddr(start.rip), Arrival::kCall));
-  if (!entry.valid()) return make_error("{}: its entry is no code", program);
-  ledger_.enter(entry, AbnormalKind::kProgramStart, "program start");
-  const Unit& first = cache_.unit(entry.unit);
-  ledger_.bottom({first.module->to_target(first.procedure.range.begin),
-                  first.module->to_target(first.procedure.range.end)});
-  user_regs_struct regs = process_->registers(pid);
-  regs.rip = cache_.unit(entry.unit).label(entry.block).value();
-  regs.gs_base = region_.thread_block(*slot).value();
-  process_->set_registers(pid, regs);
   return Ok{};
 }
 

@@ -170,6 +170,11 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
                                 regs.rip));
     return;
   }
+  close_thread_at(position, regs, slot, kind, detail);
+}
+
+void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
+                             AbnormalKind kind, const std::string& detail) {
   if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfRsp] += position.stack_bytes;
@@ -199,10 +204,10 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 }
 
 // Flow enters a block whose instructions are not executed: it only leaves it.
-void Ledger::enter_unexecuted(BlockRef ref, const char* detail) {
+void Ledger::enter_unexecuted(BlockRef ref, AbnormalKind kind, const char* detail) {
   const Unit& unit = cache_.unit(ref.unit);
   const uint32_t count = unit.procedure.blocks[ref.block].insn_count;
-  enter({ref.unit, ref.block, count}, AbnormalKind::kThreadStart, detail);
+  enter({ref.unit, ref.block, count}, kind, detail);
   partials_[{ref.unit, ref.block, 0, count}] -= 1;
   if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
     uncounted_[{ref.unit, ref.block}] += 1;
@@ -216,7 +221,7 @@ void Ledger::begin_behind(BlockRef ref) {
   const cfg::Block& block = unit.procedure.blocks[ref.block];
   const cfg::Edge& edge = unit.procedure.edges[block.first_edge];
   if (edge.kind != cfg::EdgeKind::kSystemCall) {
-    enter_unexecuted(ref, "a thread was born here");
+    enter_unexecuted(ref, AbnormalKind::kThreadStart, "a thread was born here");
     return;
   }
   enter({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
@@ -245,7 +250,9 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
       continue;
     }
     const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
-    if (call.valid()) enter_unexecuted(call, "a vfork child shares this frame");
+    if (call.valid()) {
+      enter_unexecuted(call, AbnormalKind::kThreadStart, "a vfork child shares this frame");
+    }
   }
 }
 

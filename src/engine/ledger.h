@@ -48,6 +48,9 @@ class Ledger {
   // Closes every frame of a thread that ends at `regs`.
   void close_thread(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
                     const std::string& detail);
+  // The same where the position is known already; `regs` are the thread's, but for the pc.
+  void close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
+                       profile::AbnormalKind kind, const std::string& detail);
   // A thread begins behind the `syscall` at `regs`; with `inherits_frames` (vfork) all frames of
   // its parent are open in it too.
   void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
@@ -58,6 +61,13 @@ class Ledger {
   void begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
                         const Ledger& parent, uint32_t parent_slot, const std::string& detail);
   void settle_inherited();
+  // A thread of a process that runs already, with its own registers as it was found: its frames
+  // were entered before.  `inside` is the block whose `syscall` the thread is in, if it is in one;
+  // else it goes on through the arrival stub of `at`.
+  void attach_thread(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef inside,
+                     BlockRef at);
+  // Arrivals that are threads found at the attach, by the block and instruction they stood at.
+  const std::map<BlockRef, uint64_t>& attached() const { return attached_; }
   // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
   // frame information says so.
   void bottom(TargetRange range) { bottoms_.push_back(range); }
@@ -172,7 +182,9 @@ class Ledger {
   ModuleMap& modules_;
   Region& region_;
   tracee::Process& process_;
-  void enter_unexecuted(BlockRef ref, const char* detail);
+  void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
+  void inherit_frames(const elf::BackTrace& trace);
+  void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
   bool was_inherited(TargetAddr return_address);
@@ -180,6 +192,8 @@ class Ledger {
   Interruptions interruptions_;
   std::vector<TargetRange> bottoms_;
   std::map<uint64_t, uint64_t> inherited_;  // by return address: frames open since before our time
+  profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
+  std::map<BlockRef, uint64_t> attached_;
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

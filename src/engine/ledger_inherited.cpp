@@ -1,4 +1,8 @@
 // Frames that were open before the process began to count.  See ledger.h.
+#include <fmt/format.h>
+
+#include <array>
+
 #include "engine/ledger.h"
 
 namespace tally::engine {
@@ -11,10 +15,57 @@ void Ledger::begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t sl
   bottoms_ = parent.bottoms_;
   interruptions_.inherit_from(parent.interruptions_, parent_slot, slot);
   enter(at, AbnormalKind::kThreadStart, detail);
-  const elf::BackTrace trace = back_trace(registers, slot);
+  inherit_frames(back_trace(registers, slot));
+}
+
+void Ledger::inherit_frames(const elf::BackTrace& trace) {
   for (size_t i = 1; i < trace.frames.size(); ++i) {
     const bool interrupted = trace.frames[i - 1].signal_frame;
     if (!trace.frames[i].signal_frame && !interrupted) ++inherited_[trace.frames[i].pc.value()];
+  }
+}
+
+// Handlers that were running already.  What they interrupted is entered when they return to it, as
+// any place that control comes to by no branch.
+void Ledger::inherit_handlers(const elf::BackTrace& trace, uint32_t slot) {
+  constexpr uint64_t kRegistersOffset = 40;  // of the general registers in the kernel's ucontext
+  for (const elf::Frame& frame : trace.frames) {
+    if (!frame.signal_frame) continue;
+    std::array<uint64_t, 17> saved{};
+    const TargetAddr at(frame.context + kRegistersOffset);
+    if (!process_.read_memory(at, saved.data(), sizeof saved)) continue;  // lost anyway
+    Interruption record;
+    record.context = frame.context;
+    record.inherited = true;
+    record.position.kind = Position::Kind::kOutside;
+    user_regs_struct& r = record.registers;
+    r.r8 = saved[0], r.r9 = saved[1], r.r10 = saved[2], r.r11 = saved[3];
+    r.r12 = saved[4], r.r13 = saved[5], r.r14 = saved[6], r.r15 = saved[7];
+    r.rdi = saved[8], r.rsi = saved[9], r.rbp = saved[10], r.rbx = saved[11];
+    r.rdx = saved[12], r.rax = saved[13], r.rcx = saved[14], r.rsp = saved[15];
+    r.rip = saved[16];
+    record.position.pc = TargetAddr(r.rip);
+    interruptions_.note_restorer(frame.pc);
+    interruptions_.push(slot, record);
+  }
+}
+
+void Ledger::attach_thread(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef inside,
+                           BlockRef at) {
+  inherited_kind_ = AbnormalKind::kAttach;
+  const elf::BackTrace trace = back_trace(registers, slot);
+  inherit_frames(trace);
+  inherit_handlers(trace, slot);
+  if (trace.end != elf::TraceEnd::kOutermost) {
+    issue("back-trace",
+          fmt::format("the stack of a thread could not be followed to its end when Tally attached "
+                      "({}); procedures farther out may be off by one",
+                      trace.detail));
+  }
+  if (inside.valid()) {
+    enter_unexecuted(inside, AbnormalKind::kAttach, "was active when Tally attached");
+  } else if (at.valid()) {
+    attached_[at] += 1;
   }
 }
 
@@ -31,7 +82,11 @@ void Ledger::settle_inherited() {
     if (times == 0) continue;
     const BlockRef call = cache_.call_block_of(TargetAddr(return_address));
     if (!call.valid()) continue;  // never came back, or as an arrival that was counted
-    for (uint64_t i = 0; i < times; ++i) enter_unexecuted(call, "called before the fork");
+    const bool forked = inherited_kind_ == AbnormalKind::kThreadStart;
+    for (uint64_t i = 0; i < times; ++i) {
+      enter_unexecuted(call, inherited_kind_,
+                       forked ? "called before the fork" : "was active when Tally attached");
+    }
   }
   inherited_.clear();
 }

@@ -60,7 +60,12 @@ void Service::close_slot(uint32_t slot) {
 }
 
 void Service::fail(Error error) {
-  if (!error_) error_ = std::move(error);
+  const bool first = !error_;
+  if (first) error_ = std::move(error);
+  if (on_failure_) {
+    if (first) on_failure_();
+    return;
+  }
   kill(process_.pid(), SIGKILL);
 }
 
@@ -79,6 +84,7 @@ void Service::wake_up() {
 }
 
 bool Service::serve_all() {
+  if (error_ && on_failure_) return false;
   bool any = false;
   for (size_t i = 0; i < active_.size(); ++i) {
     const uint32_t slot = active_[i];
@@ -100,6 +106,15 @@ bool Service::serve_now(uint32_t slot) {
     serve(slot);
   }
   return true;
+}
+
+std::optional<Request> Service::posted_request(uint32_t slot) const {
+  const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();
+  if (state != static_cast<uint32_t>(MailboxState::kPosted) &&
+      state != static_cast<uint32_t>(MailboxState::kAsleep)) {
+    return std::nullopt;
+  }
+  return static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
 }
 
 void Service::answer(uint32_t slot, Action action) {

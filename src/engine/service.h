@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -53,6 +54,15 @@ class Service {
   std::optional<Error> error() const { return error_; }
   void fail(Error error);
 
+  // A process that Tally has attached to is not killed when something fails: nothing is served any
+  // more, and `on_failure` is called, once.
+  void spare_target(std::function<void()> on_failure) { on_failure_ = std::move(on_failure); }
+  // What a thread has asked for and not been answered yet.
+  std::optional<translate::Request> posted_request(uint32_t slot) const;
+  // The program's registers of a thread with such a request; `regs` are the kernel's.  Errors: the
+  // place in the program is not known.
+  Result<user_regs_struct> registers_at_request(uint32_t slot, const user_regs_struct& regs,
+                                                const Position& position) const;
   // Serves a stopped thread's request, if it has posted one.  False if it must wait for what
   // another thread does for the monitor.
   bool serve_now(uint32_t slot);
@@ -122,6 +132,7 @@ class Service {
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
   uint64_t requests_ = 0;
+  std::function<void()> on_failure_;
 };
 
 }  // namespace tally::engine
