@@ -25,13 +25,15 @@ namespace {
 
 constexpr uint64_t kSyscallBytes = 2;
 
+// `syscall` leaves the address behind it in rcx.  A thread may also stand in front of a handler
+// that has interrupted a call: then only the number is left.
 bool is_in_call(const user_regs_struct& regs) {
-  return static_cast<int64_t>(regs.orig_rax) >= 0;
+  return static_cast<int64_t>(regs.orig_rax) >= 0 && regs.rcx == regs.rip;
 }
 
 bool will_restart(const user_regs_struct& regs) {
   const auto result = static_cast<int64_t>(regs.rax);
-  return is_in_call(regs) && (result == -516 || (result <= -512 && result >= -514));
+  return static_cast<int64_t>(regs.orig_rax) >= 0 && (result == -516 || (result <= -512 && result >= -514));
 }
 
 // A thread inside a restartable sequence has been preempted: the sequence is to be abandoned.
@@ -88,6 +90,11 @@ Status ImageRun::begin_attached(pid_t tid, user_regs_struct& regs) {
       regs.rip = cache_.syscall_site_of(call)->behind.value();
     }
   } else {
+    if (will_restart(regs)) {
+      return make_error("a thread is inside a system call made by other means than `syscall`, {:#x}",
+                        regs.rip);
+    }
+    regs.orig_rax = static_cast<uint64_t>(-1);
     TRY_ASSIGN(at, cache_.resolve(TargetAddr(regs.rip), Arrival::kJump));
     if (!at.valid()) {
       return make_error("thread {} is at {:#x}, which is no code of the program", tid, regs.rip);

@@ -252,6 +252,8 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
     const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
     if (call.valid()) {
       enter_unexecuted(call, AbnormalKind::kThreadStart, "a vfork child shares this frame");
+    } else if (auto it = inherited_.find(trace.frames[i].pc.value()); it != inherited_.end()) {
+      it->second += 1;
     }
   }
 }
