@@ -33,7 +33,8 @@ bool is_in_call(const user_regs_struct& regs) {
 
 bool will_restart(const user_regs_struct& regs) {
   const auto result = static_cast<int64_t>(regs.rax);
-  return static_cast<int64_t>(regs.orig_rax) >= 0 && (result == -516 || (result <= -512 && result >= -514));
+  return static_cast<int64_t>(regs.orig_rax) >= 0 &&
+         (result == -516 || (result <= -512 && result >= -514));
 }
 
 // A thread inside a restartable sequence has been preempted: the sequence is to be abandoned.
@@ -91,8 +92,8 @@ Status ImageRun::begin_attached(pid_t tid, user_regs_struct& regs) {
     }
   } else {
     if (will_restart(regs)) {
-      return make_error("a thread is inside a system call made by other means than `syscall`, {:#x}",
-                        regs.rip);
+      return make_error(
+          "a thread is inside a system call made by other means than `syscall`, {:#x}", regs.rip);
     }
     regs.orig_rax = static_cast<uint64_t>(-1);
     TRY_ASSIGN(at, cache_.resolve(TargetAddr(regs.rip), Arrival::kJump));

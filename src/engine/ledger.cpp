@@ -259,10 +259,12 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
 }
 
 void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
+  attach_traces_.erase(slot);
   snapshots_[{slot, unit}] = back_trace(registers, slot);
 }
 
 void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination) {
+  snapshot_of_attach(slot, unit);
   auto it = snapshots_.find({slot, unit});
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;

@@ -85,7 +85,10 @@ class Ledger {
   void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                     uint64_t stack_pointer);
   // The thread of a slot is gone.
-  void forget(uint32_t slot) { interruptions_.forget(slot); }
+  void forget(uint32_t slot) {
+    interruptions_.forget(slot);
+    attach_traces_.erase(slot);
+  }
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
   void leave_changed(const CodeCache::CheckPoint& point, BlockRef to);
@@ -184,6 +187,7 @@ class Ledger {
   tracee::Process& process_;
   void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
   void inherit_frames(const elf::BackTrace& trace);
+  void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
@@ -194,6 +198,7 @@ class Ledger {
   std::map<uint64_t, uint64_t> inherited_;  // by return address: frames open since before our time
   profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
   std::map<BlockRef, uint64_t> attached_;
+  std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

@@ -56,6 +56,7 @@ void Ledger::attach_thread(const elf::UnwindRegisters& registers, uint32_t slot,
   const elf::BackTrace trace = back_trace(registers, slot);
   inherit_frames(trace);
   inherit_handlers(trace, slot);
+  attach_traces_[slot] = trace;
   if (trace.end != elf::TraceEnd::kOutermost) {
     issue("back-trace",
           fmt::format("the stack of a thread could not be followed to its end when Tally attached "
@@ -67,6 +68,28 @@ void Ledger::attach_thread(const elf::UnwindRegisters& registers, uint32_t slot,
   } else if (at.valid()) {
     attached_[at] += 1;
   }
+}
+
+// A procedure that was active at the attach and jumps away had its snapshot taken then, as it were:
+// the stack from its frame outwards.
+void Ledger::snapshot_of_attach(uint32_t slot, uint32_t unit_id) {
+  auto it = attach_traces_.find(slot);
+  if (it == attach_traces_.end() || snapshots_.contains({slot, unit_id})) return;
+  const Unit& unit = cache_.unit(unit_id);
+  auto& frames = it->second.frames;
+  for (size_t i = 0; i < frames.size(); ++i) {
+    const TargetAddr pc = i == 0 ? frames[i].pc : frames[i].pc - 1;
+    if (!unit.module->mapped.contains(pc) ||
+        !unit.procedure.range.contains(unit.module->to_link(pc))) {
+      continue;
+    }
+    elf::BackTrace outwards = it->second;
+    outwards.frames.erase(outwards.frames.begin(),
+                          outwards.frames.begin() + static_cast<ptrdiff_t>(i));
+    snapshots_[{slot, unit_id}] = std::move(outwards);
+    break;
+  }
+  attach_traces_.erase(it);
 }
 
 // A frame whose call is no code of ours: it was neither entered nor is it left.

@@ -92,8 +92,8 @@ RunLine summarize_run(const Profile& profile) {
   line.pid = run.pid;
   line.begun = run.begun;
   line.ended = run.ended == "exec" || run.ended == "detach" ? run.ended
-               : run.exited        ? fmt::format("status {}", run.exit_status)
-                                   : fmt::format("signal {}", run.signal);
+               : run.exited ? fmt::format("status {}", run.exit_status)
+                            : fmt::format("signal {}", run.signal);
   line.command = shell_words(run.command_line);
   for (const profile::Block& block : profile.blocks) {
     line.instructions += profile::instructions_executed(block);
