@@ -13,6 +13,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include <cstdio>
+#include <fstream>
+
 #include "engine/describe.h"
 #include "engine/image_run.h"
 #include "engine/signal_pause.h"
@@ -35,6 +38,28 @@ bool will_restart(const user_regs_struct& regs) {
   const auto result = static_cast<int64_t>(regs.rax);
   return static_cast<int64_t>(regs.orig_rax) >= 0 &&
          (result == -516 || (result <= -512 && result >= -514));
+}
+
+// Code with pages of its own was written to after it had been mapped.
+RangeSet changed_code(pid_t pid) {
+  RangeSet changed;
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  TargetRange range;
+  bool executable = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned long long begin = 0;
+    unsigned long long end = 0;
+    char permissions[5] = {};
+    unsigned long long anonymous_kb = 0;
+    if (sscanf(line.c_str(), "%llx-%llx %4s", &begin, &end, permissions) == 3) {
+      range = {TargetAddr(begin), TargetAddr(end)};
+      executable = permissions[2] == 'x';
+    } else if (executable && sscanf(line.c_str(), "Anonymous: %llu kB", &anonymous_kb) == 1 &&
+               anonymous_kb > 0) {
+      changed.add(range);
+    }
+  }
+  return changed;
 }
 
 // A thread inside a restartable sequence has been preempted: the sequence is to be abandoned.
@@ -127,6 +152,7 @@ Status ImageRun::attach(const std::vector<tracee::SeizedThread>& seized) {
   cpu_before_seconds_ = process_->cpu_seconds();
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
   TRY(find_syscall_insn(mappings));
+  modules_.expect_running(fmt::format("/proc/{}/root", pid()), changed_code(pid()));
   std::map<pid_t, user_regs_struct> registers;
   for (const tracee::SeizedThread& t : seized) {
     user_regs_struct& regs = registers[t.tid];

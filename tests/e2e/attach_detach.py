@@ -444,6 +444,42 @@ def unsupported():
     refused(["profile", f"--pid={program.pid}"], "uses gs", 125, ["gs register"])
 
 
+PATCHED = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+__attribute__((noipa, aligned(4096))) int answer(void) { return 11; }
+int main(void) {
+  char line[80]; unsigned char* p = (void*)answer;
+  while (*p != 0xb8) p++;
+  void* page = (void*)((uintptr_t)p & ~4095ul);
+  mprotect(page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC); p[1] = 22;
+  mprotect(page, 4096, PROT_READ | PROT_EXEC);
+  while (fgets(line, sizeof line, stdin)) { printf("%d\n", answer()); fflush(stdout); }
+}
+"""
+
+
+def other_code_than_the_file():
+    """Code that was changed before the attach; a program whose file is another by now."""
+    patched = compile_c("patched", PATCHED)
+    for file in ("patched", "replaced"):
+        if file == "replaced":
+            os.link(patched, path(file))
+        program = start(path(file))
+        ask(program, "x")
+        if file == "replaced":
+            os.unlink(path(file))
+            with open("/bin/true", "rb") as a, open(path(file), "wb") as b:
+                b.write(a.read())
+        attached = Attached(program.pid, f"{file}.tally")
+        answers = [ask(program, "x") for _ in range(20)]
+        said = attached.end()
+        if answers + [ask(program, "x")] != ["22"] * 21:
+            complain(f"{file}: {answers}")
+        report(f"{file}.tally", exact=not said)
+
+
 def refusals():
     refused(["profile", "--pid=4194303"], "no such process", 125, ["no process"])
     refused(["profile", "--pid=0"], "zero", 2)
@@ -497,7 +533,8 @@ def speed():
 
 
 try:
-    for test in (counts, blocked, handlers, processes_of_it, unsupported, refusals, speed):
+    for test in (counts, blocked, handlers, processes_of_it, unsupported,
+                 other_code_than_the_file, refusals, speed):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         begun = time.monotonic()
