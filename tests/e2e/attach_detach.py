@@ -17,8 +17,9 @@ children = []
 
 
 def start(*command, **more):
+    # Unbuffered: `select` must see every line that is there.
     child = subprocess.Popen(command, cwd=WORK, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             start_new_session=True, **more)
+                             bufsize=0, start_new_session=True, **more)
     children.append(child)
     return child
 
