@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Attaching to running processes and letting them go: exact counts (the program is told how often to
-do what while it is counted), nothing left behind, nothing noticed by the program."""
+"""Attaching to running processes and letting them go: exact counts (the program is told how often
+to do what while it is counted), nothing left behind, nothing noticed by the program."""
 import json
 import os
 import re
@@ -106,7 +106,7 @@ def compare(name, before, after):
             complain(f"{name}: {what} before:\n{a}\nafter:\n{b}")
 
 
-# ---- counts: told from outside what to do while it is counted ------------------------------------
+# ---- counts: told from outside what to do while it is counted ----------------------------------
 WORKER = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -177,7 +177,7 @@ def counts():
         complain("ends: wrong count")
 
 
-# ---- threads in system calls ---------------------------------------------------------------------
+# ---- threads in system calls -------------------------------------------------------------------
 BLOCKED = r"""
 #include <errno.h>
 #include <poll.h>
@@ -203,11 +203,13 @@ static double now(void) {
 static void* reads(void* a) { char c; if (read(p[0], &c, 1) != 1) failed("read"); return 0; }
 static void* epolls(void* a) {
   struct epoll_event e; int f = epoll_create1(0);
-  for (;; rounds[0]++) if (epoll_wait(f, &e, 1, rounds[0] % 2 ? 70 : 1000) != 0) failed("epoll_wait");
+  for (;; rounds[0]++)
+    if (epoll_wait(f, &e, 1, rounds[0] % 2 ? 70 : 1000) != 0) failed("epoll_wait");
 }
 static void* polls(void* a) { for (;; rounds[1]++) if (poll(0, 0, 50) != 0) failed("poll"); }
 static void* selects(void* a) {
-  for (;; rounds[2]++) { struct timeval t = {0, 60000}; if (select(0, 0, 0, 0, &t)) failed("select"); }
+  for (;; rounds[2]++) {
+    struct timeval t = {0, 60000}; if (select(0, 0, 0, 0, &t)) failed("select"); }
 }
 static void* sleeps(void* a) {
   for (;; rounds[3]++) {
@@ -221,7 +223,7 @@ static void* receives(void* a) {
   setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
   for (;; rounds[4]++) if (recv(s[0], &c, 1, 0) != -1 || errno != EAGAIN) failed("recv");
 }
-static void* locks(void* a) { pthread_mutex_lock(&locked); failed("a lock that is held"); return 0; }
+static void* locks(void* a) { pthread_mutex_lock(&locked); failed("a held lock"); return 0; }
 static void* waits(void* a) { if (sem_wait(&never)) failed("sem_wait"); failed("sem"); return 0; }
 static void* timed(void* a) {
   for (;; rounds[5]++) {
@@ -232,11 +234,13 @@ static void* timed(void* a) {
 }
 static void* signals(void* a) {
   sigset_t set; sigemptyset(&set); sigaddset(&set, SIGUSR1); struct timespec t = {0, 90000000};
-  for (;; rounds[6]++) if (sigtimedwait(&set, 0, &t) != -1 || errno != EAGAIN) failed("sigtimedwait");
+  for (;; rounds[6]++)
+    if (sigtimedwait(&set, 0, &t) != -1 || errno != EAGAIN) failed("sigtimedwait");
 }
 static void beat(int n) { beats++; }
 int main(void) {
-  void* (*all[])(void*) = {reads, epolls, polls, selects, sleeps, receives, locks, waits, timed, signals};
+  void* (*all[])(void*) = {reads, epolls, polls, selects, sleeps,
+                           receives, locks, waits, timed, signals};
   pthread_t t; sigset_t set;
   sigemptyset(&set); sigaddset(&set, SIGUSR1); sigaddset(&set, SIGALRM);
   pthread_sigmask(SIG_BLOCK, &set, 0);
@@ -270,7 +274,9 @@ def blocked():
         compare("blocked", before, state(program.pid))
         report("blocked.tally")
     lines, deadline = [line_of(program)], time.monotonic() + 20
-    while time.monotonic() < deadline and (len(lines) < 3 or select.select([program.stdout], [], [], 0)[0]):
+    while time.monotonic() < deadline:
+        if len(lines) > 2 and not select.select([program.stdout], [], [], 0)[0]:
+            break
         lines.append(line_of(program))
     if any("FAILED" in x for x in lines) or program.poll() is not None:
         complain(f"blocked: {lines}, {program.poll()}")
@@ -279,7 +285,7 @@ def blocked():
         complain(f"blocked: something stands still: {lines[-2:]}")
 
 
-# ---- signals, in handlers too --------------------------------------------------------------------
+# ---- signals, in handlers too ------------------------------------------------------------------
 HANDLERS = r"""
 #include <pthread.h>
 #include <setjmp.h>
@@ -345,7 +351,7 @@ def handlers():
         complain(f"handlers: {lines}, {program.poll()}")
 
 
-# ---- children, exec, ends ------------------------------------------------------------------------
+# ---- children, exec, ends ----------------------------------------------------------------------
 def processes_of_it():
     shell = start("sh", "-c", "while read x; do (echo sub; exit 3); /bin/echo $x$?; done; echo end")
     ask(shell, "a")
@@ -500,14 +506,37 @@ def refusals():
     refused(["profile", f"--pid={first.tally.pid}"], "tally", 125, ["tally itself"])
     first.end()
     if os.geteuid() == 0:
-        done = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", TALLY, "profile", "-o",
-                               "/dev/null", f"--pid={sleeper.pid}"], capture_output=True, check=False)
+        other_user = ["setpriv", "--reuid=65534", "--clear-groups", TALLY, "profile"]
+        done = subprocess.run([*other_user, "-o", "/dev/null", f"--pid={sleeper.pid}"],
+                              capture_output=True, check=False)
         said = done.stderr.decode()
         if done.returncode != 125 or not re.search("belongs to|ermission", said):
             complain(f"another user's process: {done.returncode}, {said}")
 
 
-# ---- afterwards as fast as before ------------------------------------------------------------------
+def undone():
+    """An attach that fails half-way leaves nothing behind."""
+    full = ("import os, time\nfiles = []\ntry:\n"
+            "  while True: files.append(os.open('/dev/null', 0))\n"
+            "except OSError: print('full', flush=True)\n"
+            "for i in range(400): time.sleep(0.01)\nprint('end')")
+    narrow = ["prlimit", "--as=400000000", "python3", "-c",
+              "import time\nprint('up', flush=True)\ntime.sleep(5); print('end')"]
+    for name, command, says in (("no memory", narrow, "ulimit"),
+                                ("no descriptor", ["prlimit", "--nofile=60", "python3", "-c", full],
+                                 "open files")):
+        program = start(*command)
+        line_of(program)
+        before = state(program.pid)
+        for _ in range(3):
+            refused(["profile", f"--pid={program.pid}", "-o", path("undone.tally")], name, 125,
+                    [says])
+        compare(name, before, state(program.pid))
+        if line_of(program) != "end" or program.wait(10) != 0:
+            complain(f"{name}: the program did not go on: {program.returncode}")
+
+
+# ---- afterwards as fast as before ----------------------------------------------------------------
 SPEED = r"""
 #include <stdio.h>
 #include <time.h>
@@ -535,7 +564,7 @@ def speed():
 
 try:
     for test in (counts, blocked, handlers, processes_of_it, unsupported,
-                 other_code_than_the_file, refusals, speed):
+                 other_code_than_the_file, refusals, undone, speed):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         begun = time.monotonic()
