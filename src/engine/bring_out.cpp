@@ -36,7 +36,7 @@ Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
     user_regs_struct regs{};
     if (!process_.try_registers(tid, regs)) return finish();  // killed; its end is reported
     if (const auto request = service_.posted_request(slot)) {
-      if (*request == translate::Request::kSyscallDone && !service_.error()) {
+      if (service_.is_to_be_served(slot, *request) && !service_.error()) {
         if (!service_.serve_now(slot)) return finish();
         continue;
       }

@@ -199,8 +199,27 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   elf::BackTrace trace = back_trace(registers, slot);
   // Behind a call or return the first frame is a caller whose call is still open.
   if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
-  close_frames(trace, slot, at_return_address ? 0 : 1, kind, detail);
+  const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
+  close_frames(trace, slot, first, kind, detail);
   interruptions_.forget(slot);
+}
+
+// Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
+// the one that it goes to among them: that one goes on elsewhere than behind its open call.
+size_t Ledger::frames_left_by_jump(const Position& position, uint32_t slot,
+                                   const elf::BackTrace& trace) const {
+  auto it = jumps_.find(slot);
+  if (it == jumps_.end() || position.kind != Position::Kind::kInBlock) return 0;
+  const BlockRef ref = position.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (it->second.unit != ref.unit || position.done + 1 < count) return 0;
+  const auto& frames = trace.frames;
+  size_t left = 1;
+  while (left < frames.size() && frames[left].cfa.value() != 0 &&
+         frames[left].cfa.value() <= it->second.stack_pointer) {
+    ++left;
+  }
+  return std::min(left, frames.size());
 }
 
 // Flow enters a block whose instructions are not executed: it only leaves it.
@@ -260,6 +279,7 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
 
 void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
   attach_traces_.erase(slot);
+  jumps_.erase(slot);
   snapshots_[{slot, unit}] = back_trace(registers, slot);
 }
 
@@ -288,6 +308,7 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
   }
+  jumps_[slot] = {unit, stack_pointer};
   // The frames above the target are gone; a second jump from the same entry (an exception that
   // passes several cleanups) starts from a new snapshot.
   snapshots_.erase(it);

@@ -88,6 +88,7 @@ class Ledger {
   void forget(uint32_t slot) {
     interruptions_.forget(slot);
     attach_traces_.erase(slot);
+    jumps_.erase(slot);
   }
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
@@ -187,6 +188,8 @@ class Ledger {
   tracee::Process& process_;
   void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
   void inherit_frames(const elf::BackTrace& trace);
+  size_t frames_left_by_jump(const Position& position, uint32_t slot,
+                             const elf::BackTrace& trace) const;
   void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void begin_behind(BlockRef ref);
@@ -199,6 +202,11 @@ class Ledger {
   profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
   std::map<BlockRef, uint64_t> attached_;
   std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
+  struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
+    uint32_t unit = 0;
+    uint64_t stack_pointer = 0;  // where it goes
+  };
+  std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

@@ -59,6 +59,12 @@ class Service {
   void spare_target(std::function<void()> on_failure) { on_failure_ = std::move(on_failure); }
   // What a thread has asked for and not been answered yet.
   std::optional<translate::Request> posted_request(uint32_t slot) const;
+  // True for one that books something: it must be served before the thread can be let go.
+  bool is_to_be_served(uint32_t slot, translate::Request request) const {
+    return request == translate::Request::kSyscallDone ||
+           (request == translate::Request::kEvent &&
+            load<uint32_t>(slot, translate::tcb::kArgument) < CodeCache::kStaleEventBase);
+  }
   // The program's registers of a thread with such a request; `regs` are the kernel's.  Errors: the
   // place in the program is not known.
   Result<user_regs_struct> registers_at_request(uint32_t slot, const user_regs_struct& regs,
