@@ -39,7 +39,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   enable_feedback();
   cache_.set_remote_call(call);
   TRY(begin_at(pc, regs, parent, parent_slot));
-  if (known) threads_[pid].rseq = thread->second.rseq;
+  if (known) threads_[pid].rseq = parent.service_.rseq_of(parent_slot, thread->second.rseq);
   areas_by_mailbox();
   return Ok{};
 }

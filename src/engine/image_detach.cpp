@@ -113,6 +113,8 @@ Result<std::optional<Event>> ImageRun::detach() {
   for (const Leaver& leaver : leavers) {
     ledger_.close_thread_at(leaver.at.position, leaver.at.original, leaver.slot,
                             AbnormalKind::kDetach, "was active when Tally let the process go");
+    std::optional<tracee::RseqConfig>& rseq = threads_[leaver.tid].rseq;
+    rseq = service_.rseq_of(leaver.slot, rseq);
     service_.close_slot(leaver.slot);
   }
   for (Leaver& leaver : leavers) {
@@ -123,7 +125,10 @@ Result<std::optional<Event>> ImageRun::detach() {
   TRY(remove_region(leavers.front().tid));
   for (const Leaver& leaver : leavers) {
     const auto& rseq = threads_[leaver.tid].rseq;
-    if (rseq) TRY(register_rseq(leaver.tid, *rseq, true));
+    if (rseq && !register_rseq(leaver.tid, *rseq, true)) {
+      ledger_.issue(fmt::format("thread {}", leaver.tid),
+                    "its restartable sequences could not be registered again: it goes on without");
+    }
   }
   for (const Leaver& leaver : leavers) {
     TRY(process_->stop_again(leaver.tid));

@@ -55,6 +55,7 @@ void Service::close_slot(uint32_t slot) {
   std::erase(active_, slot);
   if (caller_ == slot) caller_.reset();
   pending_.erase(slot);
+  rseq_.erase(slot);
   ledger_.forget(slot);
   free_.push_back(slot);
 }

@@ -22,6 +22,7 @@
 #include "engine/code_cache.h"
 #include "engine/generated.h"
 #include "engine/ledger.h"
+#include "tracee/attach.h"
 
 namespace tally::engine {
 
@@ -57,6 +58,13 @@ class Service {
   // A process that Tally has attached to is not killed when something fails: nothing is served any
   // more, and `on_failure` is called, once.
   void spare_target(std::function<void()> on_failure) { on_failure_ = std::move(on_failure); }
+  // In such a process: what a thread has told of its restartable sequences meanwhile, so that the
+  // kernel can learn it at the end; `before` is what it knew when Tally came.
+  std::optional<tracee::RseqConfig> rseq_of(uint32_t slot,
+                                            std::optional<tracee::RseqConfig> before) const {
+    auto it = rseq_.find(slot);
+    return it == rseq_.end() ? before : it->second;
+  }
   // What a thread has asked for and not been answered yet.
   std::optional<translate::Request> posted_request(uint32_t slot) const;
   // True for one that books something: it must be served before the thread can be let go.
@@ -101,6 +109,7 @@ class Service {
   Status memory_changed(const PendingCall& call, uint64_t result);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
+  uint64_t answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& arguments);
   void answer(uint32_t slot, translate::Action action);
   bool send_to_call(uint32_t slot);
   Result<CacheAddr> answer_check(uint32_t check);
@@ -139,6 +148,7 @@ class Service {
   std::optional<PendingCall> wanted_call_;
   uint64_t requests_ = 0;
   std::function<void()> on_failure_;
+  std::map<uint32_t, std::optional<tracee::RseqConfig>> rseq_;  // by slot
 };
 
 }  // namespace tally::engine

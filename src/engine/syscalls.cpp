@@ -82,6 +82,19 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
   return Ok{};
 }
 
+// A C library that was running before Tally came knows that registering succeeds: a thread for
+// which it does not ends the program.  So it does, and the kernel is told at the end.
+uint64_t Service::answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& arguments) {
+  constexpr uint64_t kUnregister = 1;
+  if (!on_failure_) return static_cast<uint64_t>(-ENOSYS);
+  rseq_[slot] = std::nullopt;
+  if ((arguments[2] & kUnregister) == 0) {
+    rseq_[slot] = tracee::RseqConfig{arguments[0], static_cast<uint32_t>(arguments[1]),
+                                     static_cast<uint32_t>(arguments[3])};
+  }
+  return 0;
+}
+
 Status Service::before_syscall(uint32_t slot) {
   PendingCall call;
   call.number = reg(slot, kRax);
@@ -92,7 +105,7 @@ Status Service::before_syscall(uint32_t slot) {
   const auto flags = load<uint64_t>(slot, tcb::kFlags);
   const uint64_t rflags = 0x202 | (flags >> 8 & 0xd5) | (flags & 1) << 11;
   if (call.number == SYS_rseq) {
-    finish_syscall(slot, static_cast<uint64_t>(-ENOSYS), rflags);
+    finish_syscall(slot, answer_rseq(slot, call.arguments), rflags);
     return Ok{};
   }
   if (call.number == SYS_arch_prctl && call.arguments[0] == ARCH_GET_GS) {
