@@ -498,7 +498,7 @@ static void* forks(void* p) {
   for (;;) {
     pid_t child = fork(); int status;
     if (child == 0) _exit(3);
-    if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 3) { puts("FAILED"); exit(1); }
+    if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 3) puts("FAILED"), exit(1);
     usleep(3000);
   }
 }
