@@ -39,6 +39,9 @@ _tally() {
       COMPREPLY=($(compgen -W "edges blocks feedback=" -- "${cur#*=}"))
       compopt -o nospace
       return ;;
+    --pid=*)
+      COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "${cur#*=}"))
+      return ;;
     --syntax=*)
       COMPREPLY=($(compgen -W "intel att" -- "${cur#*=}"))
       return ;;
@@ -55,7 +58,7 @@ _tally() {
   fi
   local options=
   case ${words[1]} in
-    profile) options="-o --output= --placement= --verbose --help --" ;;
+    profile) options="-o --output= --placement= --pid= --duration= --verbose --help --" ;;
     report) options="--format= --top= --help" ;;
     annotate) options="--function= --module= --syntax= --format= --help" ;;
     explain) options="--module= --format= --help" ;;

@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <optional>
 
 #include "elf/image.h"
 #include "engine/session.h"
 #include "profile/file.h"
+#include "tracee/attach.h"
+#include "tracee/process.h"
 #include "tracee/program.h"
 
 namespace tally::cli {
@@ -20,12 +25,34 @@ struct Options {
   std::string placement = "edges";
   std::string children = "follow";
   bool verbose = false;
+  std::optional<pid_t> pid;
+  std::string duration;
 };
 
 // gzip -> gzip.tally, in the current folder.
 std::string default_output(const std::string& program) {
   const size_t slash = program.find_last_of('/');
   return (slash == std::string::npos ? program : program.substr(slash + 1)) + ".tally";
+}
+
+// "10s", "500ms", "2m", "1h"; a number alone is seconds.
+Result<std::chrono::nanoseconds> parse_duration(const std::string& text) {
+  static const std::map<std::string, double> kSeconds = {
+      {"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+  size_t used = 0;
+  double value = -1;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const auto unit = kSeconds.find(text.substr(used));
+  constexpr double kSecondsMax = 1e9;
+  if (used == 0 || unit == kSeconds.end() || !(value > 0) || value * unit->second > kSecondsMax) {
+    return make_error(ErrorKind::kUsage, "--duration={}: must be a time like 10s, 500ms or 2m",
+                      text);
+  }
+  return std::chrono::nanoseconds(static_cast<int64_t>(value * unit->second * 1e9));
 }
 
 // Weights of another build would put counters at random: exact all the same, but not what was
@@ -61,7 +88,8 @@ Status choose_placement(const std::string& text, engine::RunOptions& run) {
     run.placement = engine::PlacementKind::kEdges;
   } else if (text.starts_with(kFeedback)) {
     TRY_ASSIGN(run.feedback, profile::load(text.substr(kFeedback.size())));
-    TRY(check_feedback(*run.feedback, run.command[0]));
+    TRY(check_feedback(*run.feedback, run.attach_to ? fmt::format("/proc/{}/exe", *run.attach_to)
+                                                    : run.command[0]));
     run.placement = engine::PlacementKind::kFeedback;
   } else {
     return make_error(ErrorKind::kUsage, "--placement={}: must be blocks, edges or feedback=FILE",
@@ -97,15 +125,46 @@ class IssueNames {
   size_t total_ = 0;
 };
 
-Status run(const Options& options, const std::vector<std::string>& command,
-           CommandOutcome& outcome) {
-  if (command.empty()) {
+// A command, or a process that runs already.
+Status choose_target(const Options& options, engine::RunOptions& run) {
+  if (!options.pid) {
+    if (!options.duration.empty()) {
+      return make_error(ErrorKind::kUsage, "profile: --duration goes with --pid");
+    }
+    if (!run.command.empty()) return Ok{};
     return make_error(ErrorKind::kUsage, "profile: no program given; try `tally profile -- ls`");
   }
+  if (!run.command.empty()) {
+    return make_error(ErrorKind::kUsage, "profile: --pid takes no program");
+  }
+  if (*options.pid <= 0) {
+    return make_error(ErrorKind::kUsage, "profile: --pid={}: not a process", *options.pid);
+  }
+  if (!options.duration.empty()) {
+    TRY_ASSIGN(run.duration, parse_duration(options.duration));
+  }
+  run.attach_to = options.pid;
+  TRY(tracee::check_attachable(*options.pid));
+  const bool talk = options.verbose || isatty(STDERR_FILENO) == 1;
+  const bool endless = options.duration.empty();
+  run.attached = [talk, endless](const std::string& program, size_t threads) {
+    if (!talk) return;
+    std::fprintf(stderr, "tally: counting %s (%zu thread%s)%s\n", program.c_str(), threads,
+                 threads == 1 ? "" : "s", endless ? "; ^C lets it go" : "");
+  };
+  return Ok{};
+}
+
+Status run(const Options& options, const std::vector<std::string>& command,
+           CommandOutcome& outcome) {
   engine::RunOptions run_options;
   run_options.command = command;
+  TRY(choose_target(options, run_options));
   TRY(choose_placement(options.placement, run_options));
-  const std::string output = options.output.empty() ? default_output(command[0]) : options.output;
+  std::string output = options.output;
+  if (output.empty()) {
+    output = default_output(options.pid ? tracee::executable_path(*options.pid) : command[0]);
+  }
   // Better to learn now than after an hour that the profile cannot be kept.
   TRY_ASSIGN(profile::Writer writer, profile::Writer::create(output));
   IssueNames names;
@@ -142,13 +201,19 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
          "Processes that the program makes: follow (count them), ignore (they run natively)")
       ->check(CLI::IsMember({"follow", "ignore"}))
       ->capture_default_str();
+  sub->add_option("--pid", options->pid,
+                  "Count a process that runs already, instead of a program; it goes on natively "
+                  "afterwards");
+  sub->add_option("--duration", options->duration,
+                  "With --pid: for how long (10s, 500ms, 2m); without it, until ^C");
   sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");
   sub->footer(
       "The target's output, input and exit status pass through unchanged.\n"
       "Examples:\n"
       "  tally profile -- gzip -9 -c big.txt > /dev/null\n"
       "  tally profile -o lua.tally --placement=blocks -- lua5.4 fannkuch.lua 9\n"
-      "  tally profile --placement=feedback=gzip.tally -- gzip -9 -c big.txt > /dev/null");
+      "  tally profile --placement=feedback=gzip.tally -- gzip -9 -c big.txt > /dev/null\n"
+      "  tally profile --pid=4242 --duration=10s -o server.tally");
   sub->callback([=] { outcome->status = run(*options, command, *outcome); });
 }
 
@@ -183,8 +248,8 @@ SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
     if (a.empty() || a[0] != '-') break;
     split.ours.push_back(a);
     ++i;
-    const bool takes_value =
-        a == "-o" || a == "--output" || a == "--placement" || a == "--children";
+    const bool takes_value = a == "-o" || a == "--output" || a == "--placement" ||
+                             a == "--children" || a == "--pid" || a == "--duration";
     if (takes_value && i < arguments.size()) split.ours.push_back(arguments[i++]);
   }
   split.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());

@@ -257,6 +257,10 @@ class CodeCache {
     return {syscalls_[id].unit, syscalls_[id].site.block};
   }
   BlockRef link_block(uint32_t id) const;
+  TargetAddr link_target(uint32_t id) const {
+    const Unit& unit = *units_[links_[id].first];
+    return unit.module->to_target(unit.code.links[links_[id].second].target);
+  }
   BlockRef global_block(uint32_t id) const;  // by Unit::first_block
   uint32_t counters_used() const { return next_counter_; }
   const CacheStats& stats() const { return stats_; }

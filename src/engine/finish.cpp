@@ -272,7 +272,7 @@ class Builder {
       // Runs that began behind the counter.
       if (auto it = begun_inside_.find(unit.first_block + b); it != begun_inside_.end()) {
         for (const auto& [insn, times] : it->second) {
-          if (unit.code.blocks[b].probe_insn < insn) count += times;
+          if (unit.code.blocks[b].probe_insn <= insn) count += times;
         }
       }
       measured.nodes[b] = count;
@@ -686,9 +686,16 @@ class Builder {
       const auto moved = moved_in_.find(id);
       const uint64_t explained =
           (entry ? 0 : link_inflow_[id]) + (moved == moved_in_.end() ? 0 : moved->second);
-      if (arrival_count_[id] > explained) {
-        out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, arrival_count_[id] - explained, 0,
-                                 "entered by a return"});
+      if (arrival_count_[id] <= explained) continue;
+      uint64_t rest = arrival_count_[id] - explained;
+      if (auto it = ledger_.attached().find(arrival.to); it != ledger_.attached().end()) {
+        const uint64_t found = std::min(rest, it->second);
+        out_.abnormal.push_back(
+            {id, AbnormalKind::kAttach, found, 0, "was active when Tally attached"});
+        rest -= found;
+      }
+      if (rest > 0) {
+        out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, rest, 0, "entered by a return"});
       }
     }
   }

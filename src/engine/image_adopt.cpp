@@ -9,29 +9,9 @@
 
 #include "engine/describe.h"
 #include "engine/image_run.h"
+#include "engine/signal_pause.h"
 
 namespace tally::engine {
-
-namespace {
-
-// Signals wait while the child makes system calls for us.
-class SignalPause {
- public:
-  SignalPause(tracee::Process& process, pid_t tid)
-      : process_(process), tid_(tid), mask_(process.signal_mask(tid)) {
-    process_.set_signal_mask(tid_, ~uint64_t{0});
-  }
-  ~SignalPause() { process_.set_signal_mask(tid_, mask_); }
-  SignalPause(const SignalPause&) = delete;
-  SignalPause& operator=(const SignalPause&) = delete;
-
- private:
-  tracee::Process& process_;
-  pid_t tid_;
-  uint64_t mask_;
-};
-
-}  // namespace
 
 Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   const pid_t pid = process_->pid();
@@ -61,6 +41,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   enable_feedback();
   cache_.set_remote_call(call);
   TRY(begin_at(pc, regs, parent, parent_slot));
+  if (known) threads_[pid].rseq = parent.service_.rseq_of(parent_slot, thread->second.rseq);
   areas_by_mailbox();
   return Ok{};
 }

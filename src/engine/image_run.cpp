@@ -116,24 +116,8 @@ Status ImageRun::set_up() {
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
   TRY(find_syscall_insn(mappings));
   const user_regs_struct start = process_->registers(pid);
-  const RemoteCall call = remote_call();
-  cache_.set_remote_call(call);
-  TRY(region_.create(*process_, call, TargetAddr(start.rsp - 4096)));
-  TRY(modules_.refresh({}));
+  TRY(map_everything(TargetAddr(start.rsp - 4096)));
   const std::string program = process_->executable_path();
-  for (auto& module : modules_.all()) {
-    module->main_program = module->path == program;
-    if (module->generated) continue;  // an executable stack; rarely used as code
-    TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
-  }
-  cache_.initialize_tables();
-  choose_forms();
-  enable_feedback();
-  // The instruction borrowed so far is about to become non-executable.
-  syscall_insn_ = TargetAddr(region_.areas().front().gateway.monitor_syscall.value());
-  TRY(hide_text());
-  TRY(region_.close_target_descriptor(call));
-  areas_by_mailbox();
 
   const std::optional<uint32_t> slot = service_.open_slot();
   CHECK(slot.has_value()) << "the first thread has no slot";
@@ -151,6 +135,30 @@ Status ImageRun::set_up() {
   regs.rip = cache_.unit(entry.unit).label(entry.block).value();
   regs.gs_base = region_.thread_block(*slot).value();
   process_->set_registers(pid, regs);
+  return Ok{};
+}
+
+// The region, the modules, and the program's text out of reach.  `scratch`: writable memory of the
+// target, which is put back.
+Status ImageRun::map_everything(TargetAddr scratch) {
+  const RemoteCall call = remote_call();
+  cache_.set_remote_call(call);
+  TRY(region_.create(*process_, call, scratch));
+  TRY(modules_.refresh({}));
+  const std::string program = process_->executable_path();
+  for (auto& module : modules_.all()) {
+    module->main_program = module->path == program;
+    if (module->generated) continue;  // an executable stack; rarely used as code
+    TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
+  }
+  cache_.initialize_tables();
+  choose_forms();
+  enable_feedback();
+  // The instruction borrowed so far is about to become non-executable.
+  syscall_insn_ = TargetAddr(region_.areas().front().gateway.monitor_syscall.value());
+  TRY(hide_text());
+  TRY(region_.close_target_descriptor(call));
+  areas_by_mailbox();
   return Ok{};
 }
 

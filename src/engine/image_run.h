@@ -10,16 +10,20 @@
 //
 //   start or exec   set_up   -> map the region -> make text non-executable -> translate the entry
 //   fork            adopt    -> a region of its own in place of the parent's -> go on mid-run
-//   the end         collect  -> solve every unit -> profile
+//   attach          attach   -> as at start, then each thread goes on in the cache where it stood
+//   detach          detach   -> each thread goes on where it stands, natively; nothing is left
+//   mapped the end         collect  -> solve every unit -> profile
 //
 // All but `set_up` happens under the lock of the service thread, which serves the mailboxes of all
 // image runs.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "engine/code_cache.h"
@@ -28,6 +32,7 @@
 #include "engine/service.h"
 #include "engine/signals.h"
 #include "engine/thread_totals.h"
+#include "tracee/attach.h"
 #include "tracee/process.h"
 
 namespace tally::engine {
@@ -54,6 +59,14 @@ class ImageRun {
   Status adopt(ImageRun& parent, pid_t maker);
   bool is_untouched() const { return !region_.exists(); }
 
+  // Takes over a process that runs already; all its threads are stopped.  Does not resume them.
+  // When it fails, the process is as it was before, and can be let go.
+  Status attach(const std::vector<tracee::SeizedThread>& threads);
+  // Lets the process go; all its threads are stopped.  They go on natively, with nothing of ours
+  // left mapped; no event of theirs will come any more.  Returns an event that must be handled
+  // first, if there is one: then nothing is let go yet.  Errors: it could not be let go.
+  Result<std::optional<tracee::Event>> detach();
+
   // A thread (or a vfork child: `own_process`) stands at its first stop.
   void start_thread(pid_t tid, pid_t parent, bool own_process);
   // A fork child stands at its first stop: it goes on natively, with nothing of ours left mapped.
@@ -67,6 +80,12 @@ class ImageRun {
   std::optional<tracee::Event> signal_stop(tracee::Event event);
 
   // A process of its own that shares this image's memory until it execs.
+  // Every thread that is ours is in `parked`, so that `detach` can let them go.
+  bool all_parked(const std::set<pid_t>& parked) const {
+    return !threads_.empty() && std::all_of(threads_.begin(), threads_.end(), [&](const auto& t) {
+      return parked.contains(t.first);
+    });
+  }
   bool is_vfork_child(pid_t tid) const {
     auto it = threads_.find(tid);
     return it != threads_.end() && it->second.own_process;
@@ -99,13 +118,23 @@ class ImageRun {
     std::optional<uint32_t> slot;
     bool own_process = false;  // a vfork child: shares our memory for a while
     bool fatal_signal = false;
+    std::optional<tracee::RseqConfig> rseq;  // was registered with the kernel before we came
   };
 
-  RemoteCall remote_call() {
-    return [this](long number, const std::array<uint64_t, 6>& arguments) {
-      return process_->remote_syscall(process_->pid(), syscall_insn_, number, arguments);
+  RemoteCall remote_call() { return remote_call_by(process_->pid()); }
+  RemoteCall remote_call_by(pid_t tid) {
+    return [this, tid](long number, const std::array<uint64_t, 6>& arguments) {
+      return process_->remote_syscall(tid, syscall_insn_, number, arguments);
     };
   }
+  Status map_everything(TargetAddr scratch);
+  Status begin_attached(pid_t tid, user_regs_struct& regs);
+  Result<BlockRef> interrupted_call(TargetAddr pc);
+  Status go_native(const RemoteCall& call);
+  Status remove_region(pid_t tid);
+  Status register_rseq(pid_t tid, const tracee::RseqConfig& config, bool on);
+  struct Leaver;  // a thread that is let go
+  Result<std::optional<tracee::Event>> bring_all_out(std::vector<Leaver>& leavers);
   Status check_target();
   Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent,
                   uint32_t parent_slot);

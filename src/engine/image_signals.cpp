@@ -77,6 +77,7 @@ std::optional<Event> ImageRun::signal_stop(Event event) {
   }
   if (ours) it->second.fatal_signal = true;
   if (std::getenv("TALLY_DEBUG") != nullptr) explain_signal(event);
+  tracee::hide_stop(event.tid);  // a signal that is ignored natively interrupts nothing
   process_->resume(event.tid, event.signal);
   return std::nullopt;
 }

@@ -148,7 +148,7 @@ void InstructionWeights::add_flow_into(uint32_t counter, BlockRef to, bool count
   // Begun in the middle: not executed in front of it, and perhaps behind the block's counter.
   weight -= to.insn;
   const bool block_counted = unit.plan.block_counter[to.block] != kNoCounter;
-  if (block_counted && unit.code.blocks[to.block].probe_insn < to.insn) {
+  if (block_counted && unit.code.blocks[to.block].probe_insn <= to.insn) {
     weight += of_block(unit, to.block);
   }
 }

@@ -65,7 +65,7 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
     return signal_context(slot, pc, stack_pointer);
   };
   const UndescribedFrames undescribed(modules_, cache_, process_, [this](TargetAddr address) {
-    return cache_.call_block_of(address).valid() || inherited_.contains(address.value());
+    return cache_.call_block_of(address).valid() || is_inherited(address);
   });
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact) {
     return undescribed.caller_of(frame, pc_is_exact);
@@ -174,7 +174,7 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
   }
   const BlockRef call = cache_.call_block_of(frame.pc);
   if (call.valid()) return leave(call, kind, detail);
-  if (was_inherited(frame.pc)) return;
+  if (was_inherited(frame.pc, slot)) return;
   // A planted return address at the very bottom (makecontext): nobody was called there.
   if (index + 1 == trace.frames.size() && is_complete(trace)) return;
   issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
@@ -192,6 +192,12 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
                                 regs.rip));
     return;
   }
+  close_thread_at(position, regs, slot, kind, detail);
+}
+
+void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
+                             AbnormalKind kind, const std::string& detail) {
+  booker_ = slot;
   if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfRsp] += position.stack_bytes;
@@ -216,15 +222,34 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
   elf::BackTrace trace = back_trace(registers, slot);
   // Behind a call or return the first frame is a caller whose call is still open.
   if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
-  close_frames(trace, slot, at_return_address ? 0 : 1, kind, detail);
+  const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
+  close_frames(trace, slot, first, kind, detail);
   interruptions_.forget(slot);
 }
 
+// Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
+// the one that it goes to among them: that one goes on elsewhere than behind its open call.
+size_t Ledger::frames_left_by_jump(const Position& position, uint32_t slot,
+                                   const elf::BackTrace& trace) const {
+  auto it = jumps_.find(slot);
+  if (it == jumps_.end() || position.kind != Position::Kind::kInBlock) return 0;
+  const BlockRef ref = position.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (it->second.unit != ref.unit || position.done + 1 < count) return 0;
+  const auto& frames = trace.frames;
+  size_t left = 1;
+  while (left < frames.size() && frames[left].cfa.value() != 0 &&
+         frames[left].cfa.value() <= it->second.stack_pointer) {
+    ++left;
+  }
+  return std::min(left, frames.size());
+}
+
 // Flow enters a block whose instructions are not executed: it only leaves it.
-void Ledger::enter_unexecuted(BlockRef ref, const char* detail) {
+void Ledger::enter_unexecuted(BlockRef ref, AbnormalKind kind, const char* detail) {
   const Unit& unit = cache_.unit(ref.unit);
   const uint32_t count = unit.procedure.blocks[ref.block].insn_count;
-  enter_block({ref.unit, ref.block, count}, AbnormalKind::kThreadStart, detail);
+  enter_block({ref.unit, ref.block, count}, kind, detail);
   book_unexecuted(ref, 0, count);
   if (unit.plan.block_counter[ref.block] != translate::kNoCounter) book_uncounted(ref);
 }
@@ -236,7 +261,7 @@ void Ledger::begin_behind(BlockRef ref) {
   const cfg::Block& block = unit.procedure.blocks[ref.block];
   const cfg::Edge& edge = unit.procedure.edges[block.first_edge];
   if (edge.kind != cfg::EdgeKind::kSystemCall) {
-    enter_unexecuted(ref, "a thread was born here");
+    enter_unexecuted(ref, AbnormalKind::kThreadStart, "a thread was born here");
     return;
   }
   enter_block({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
@@ -266,15 +291,22 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
       continue;
     }
     const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
-    if (call.valid()) enter_unexecuted(call, "a vfork child shares this frame");
+    if (call.valid()) {
+      enter_unexecuted(call, AbnormalKind::kThreadStart, "a vfork child shares this frame");
+    } else if (is_inherited(trace.frames[i].pc)) {
+      ++inherited_[{trace.frames[i].pc.value(), slot}];
+    }
   }
 }
 
 void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
+  attach_traces_.erase(slot);
+  jumps_.erase(slot);
   snapshots_[{slot, unit}] = back_trace(registers, slot);
 }
 
 void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination) {
+  snapshot_of_attach(slot, unit);
   auto it = snapshots_.find({slot, unit});
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;
@@ -299,6 +331,7 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
   }
+  jumps_[slot] = {unit, stack_pointer};
   // The frames above the target are gone; a second jump from the same entry (an exception that
   // passes several cleanups) starts from a new snapshot.
   snapshots_.erase(it);

@@ -50,6 +50,9 @@ class Ledger {
   // Closes every frame of a thread that ends at `regs`.
   void close_thread(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
                     const std::string& detail);
+  // The same where the position is known already; `regs` are the thread's, but for the pc.
+  void close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
+                       profile::AbnormalKind kind, const std::string& detail);
   // A thread begins behind the `syscall` at `regs`; with `inherits_frames` (vfork) all frames of
   // its parent are open in it too.
   void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
@@ -60,6 +63,15 @@ class Ledger {
   void begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
                         const Ledger& parent, uint32_t parent_slot, const std::string& detail);
   void settle_inherited();
+  // Those of one thread, which has ended.
+  void settle_inherited(uint32_t slot);
+  // A thread of a process that runs already, with its own registers as it was found: its frames
+  // were entered before.  `inside` is the block whose `syscall` the thread is in, if it is in one;
+  // else it goes on through the arrival stub of `at`.
+  void attach_thread(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef inside,
+                     BlockRef at);
+  // Arrivals that are threads found at the attach, by the block and instruction they stood at.
+  const std::map<BlockRef, uint64_t>& attached() const { return attached_; }
   // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
   // frame information says so.
   void bottom(TargetRange range) { bottoms_.push_back(range); }
@@ -79,7 +91,12 @@ class Ledger {
   // A jump that ends block `ref` went to code that the kernel executes itself.
   void leave_to_kernel(uint32_t slot, BlockRef ref);
   // The thread of a slot is gone.
-  void forget(uint32_t slot) { interruptions_.forget(slot); }
+  void forget(uint32_t slot) {
+    settle_inherited(slot);
+    interruptions_.forget(slot);
+    attach_traces_.erase(slot);
+    jumps_.erase(slot);
+  }
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
   void leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to);
@@ -179,10 +196,17 @@ class Ledger {
   ModuleMap& modules_;
   Region& region_;
   tracee::Process& process_;
-  void enter_unexecuted(BlockRef ref, const char* detail);
+  void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
+  void inherit_frames(const elf::BackTrace& trace, uint32_t slot);
+  void enter_inherited(TargetAddr return_address, uint64_t times);
+  bool is_inherited(TargetAddr return_address) const;
+  size_t frames_left_by_jump(const Position& position, uint32_t slot,
+                             const elf::BackTrace& trace) const;
+  void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
+  void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
-  bool was_inherited(TargetAddr return_address);
+  bool was_inherited(TargetAddr return_address, uint32_t slot);
 
   Interruptions interruptions_;
   uint32_t booker_ = 0;
@@ -190,7 +214,16 @@ class Ledger {
   std::vector<std::function<void(Ledger&)>>* recording_ = nullptr;  // how to take bookings back
   bool stacks_switched_ = false;
   std::vector<TargetRange> bottoms_;
-  std::map<uint64_t, uint64_t> inherited_;  // by return address: frames open since before our time
+  // By return address and slot: frames open since before our time.
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> inherited_;
+  profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
+  std::map<BlockRef, uint64_t> attached_;
+  std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
+  struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
+    uint32_t unit = 0;
+    uint64_t stack_pointer = 0;  // where it goes
+  };
+  std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

@@ -64,7 +64,7 @@ Position Ledger::at_start_of(BlockRef ref) {
   p.done = ref.insn;
   const Unit& unit = cache_.unit(ref.unit);
   p.block_counted = unit.plan.block_counter[ref.block] == kNoCounter ||
-                    unit.code.blocks[ref.block].probe_insn < ref.insn;
+                    (ref.insn != 0 && unit.code.blocks[ref.block].probe_insn <= ref.insn);
   p.pc = insn_address(ref, ref.insn);
   return p;
 }

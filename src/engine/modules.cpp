@@ -43,8 +43,9 @@ bool is_special(const std::string& path) {
 }
 
 Result<std::shared_ptr<elf::Image>> image_of(const tracee::Mapping& m,
-                                             const tracee::Process& process) {
-  if (m.path != "[vdso]") return elf::Image::open(m.path);
+                                             const tracee::Process& process,
+                                             const std::string& root) {
+  if (m.path != "[vdso]") return elf::Image::open(root + m.path);
   std::vector<uint8_t> bytes(m.range.size_bytes());
   if (!process.read_memory(m.range.begin, bytes.data(), bytes.size())) {
     return make_error("cannot read the vdso");
@@ -106,7 +107,7 @@ Status ModuleMap::refresh(TargetRange executable_now) {
 
 Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::Mapping>& all,
                       TargetRange executable) {
-  auto image = image_of(mapping, process_);
+  auto image = image_of(mapping, process_, root_.value_or(""));
   if (!image) {
     // No ELF file, or one that is gone by now: what is in memory counts.
     add_generated(executable, mapping.writable, false);
@@ -124,6 +125,10 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     module->bias = mapping.range.begin.value() - lowest;
   } else if (!find_bias(*module->image, mapping, module->bias)) {
     // A file mapped as code by other means than a loader.
+    add_generated(executable, mapping.writable, false);
+    return Ok{};
+  }
+  if (root_ && mapping.path != "[vdso]" && !is_in_memory(*module)) {
     add_generated(executable, mapping.writable, false);
     return Ok{};
   }
@@ -170,8 +175,24 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     module->writable.add(executable);
     read_from_memory(*module);
   }
+  const bool changed = std::any_of(module->executable.begin(), module->executable.end(),
+                                   [&](const TargetRange& r) { return changed_.meets(r); });
+  if (changed) read_from_memory(*module);
   modules_.push_back(std::move(module));
   return Ok{};
+}
+
+// The beginning of a file says which build it is.
+bool ModuleMap::is_in_memory(const Module& module) const {
+  constexpr size_t kBytesMax = 4096;
+  if (module.image->segments().empty()) return false;
+  const LinkAddr begin = module.image->segments().front().range.begin;
+  std::span<const uint8_t> file = module.image->bytes_at(begin);
+  file = file.first(std::min(file.size(), kBytesMax));
+  std::vector<uint8_t> memory(file.size());
+  const TargetAddr at(begin.value() + module.bias);
+  return process_.read_memory(at, memory.data(), memory.size()) &&
+         std::equal(file.begin(), file.end(), memory.begin());
 }
 
 // How discovery reads the module's code and data.

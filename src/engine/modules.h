@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -53,6 +54,13 @@ class ModuleMap {
   // empty) has just been mapped executable for the program, though the kernel was not told so.
   // Errors: a file that is mapped executable but cannot be read as ELF.
   Status refresh(TargetRange executable_now);
+  // The process runs already, so its files may be others by now: they are found below `root`
+  // (/proc/PID/root), and must be what is in memory.  Code in `changed` was changed since it was
+  // mapped.  What fails the test is read from memory, without symbols.
+  void expect_running(std::string root, RangeSet changed) {
+    root_ = std::move(root);
+    changed_ = std::move(changed);
+  }
   // A fork child has its parent's modules, and the code cache's areas where its parent has them.
   void inherit(const ModuleMap& parent, Region& region);
   // The kernel's view at the start: what is executable now.
@@ -101,7 +109,11 @@ class ModuleMap {
 
   tracee::Process& process_;
   std::vector<std::unique_ptr<Module>> modules_;
+  bool is_in_memory(const Module& module) const;
+
   Module* last_ = nullptr;
+  std::optional<std::string> root_;
+  RangeSet changed_;
   bool collisions_forbidden_ = false;
   bool stack_executable_ = false;
   struct Snapshot {

@@ -256,6 +256,16 @@ void Region::for_each_counter(
   }
 }
 
+Status Region::forget_target(const RemoteCall& call) {
+  if (target_fd_ >= 0) TRY(close_target_descriptor(call));
+  if (planned_base_ != 0) {
+    // Reserved for an area that was never mapped.
+    TRY(call(SYS_munmap, {planned_base_, kAreaSizeBytes, 0, 0, 0, 0}));
+    planned_base_ = 0;
+  }
+  return Ok{};
+}
+
 Area* Region::area_at(CacheAddr address) {
   for (Area& area : areas_) {
     if (address >= area.base && address < area.base + kAreaSizeBytes) return &area;

@@ -51,6 +51,9 @@ class Region {
   // attic, where the whole file's areas are mapped out of the way.
   Status close_target_descriptor(const RemoteCall& call);
 
+  // The target has unmapped the region: takes back what else it may have of ours.
+  Status forget_target(const RemoteCall& call);
+
   // Gives back the monitor's view once the target is gone and the counters are read.
   void unmap();
 

@@ -1,6 +1,9 @@
 // What a profiling run is asked to do.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -14,6 +17,10 @@ namespace tally::engine {
 
 struct RunOptions {
   std::vector<std::string> command;
+  // Instead of a command: a process that runs already, for so long, or until SIGINT or SIGTERM.
+  std::optional<pid_t> attach_to;
+  std::optional<std::chrono::nanoseconds> duration;
+  std::function<void(const std::string& program, size_t threads)> attached;  // it has begun
   PlacementKind placement = PlacementKind::kEdges;
   std::optional<profile::Profile> feedback;  // for kFeedback
   bool follow_children = true;               // else processes that are forked run natively

@@ -57,12 +57,18 @@ void Service::close_slot(uint32_t slot) {
   if (caller_ == slot) caller_.reset();
   pending_.erase(slot);
   exec_backups_.erase(slot);
+  rseq_.erase(slot);
   ledger_.forget(slot);
   free_.push_back(slot);
 }
 
 void Service::fail(Error error) {
-  if (!error_) error_ = std::move(error);
+  const bool first = !error_;
+  if (first) error_ = std::move(error);
+  if (on_failure_) {
+    if (first) on_failure_();
+    return;
+  }
   kill(process_.pid(), SIGKILL);
 }
 
@@ -85,6 +91,7 @@ uint64_t Service::requests() const {
 }
 
 bool Service::serve_all() {
+  if (error_ && on_failure_) return false;
   bool any = false;
   for (size_t i = 0; i < active_.size(); ++i) {
     const uint32_t slot = active_[i];
@@ -106,6 +113,15 @@ bool Service::serve_now(uint32_t slot) {
     serve(slot);
   }
   return true;
+}
+
+std::optional<Request> Service::posted_request(uint32_t slot) const {
+  const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();
+  if (state != static_cast<uint32_t>(MailboxState::kPosted) &&
+      state != static_cast<uint32_t>(MailboxState::kAsleep)) {
+    return std::nullopt;
+  }
+  return static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
 }
 
 void Service::answer(uint32_t slot, Action action) {

@@ -22,6 +22,7 @@
 #include "engine/code_cache.h"
 #include "engine/generated.h"
 #include "engine/ledger.h"
+#include "tracee/attach.h"
 
 namespace tally::engine {
 
@@ -53,6 +54,28 @@ class Service {
   std::optional<Error> error() const { return error_; }
   void fail(Error error);
 
+  // A process that Tally has attached to is not killed when something fails: nothing is served any
+  // more, and `on_failure` is called, once.
+  void spare_target(std::function<void()> on_failure) { on_failure_ = std::move(on_failure); }
+  // In such a process: what a thread has told of its restartable sequences meanwhile, so that the
+  // kernel can learn it at the end; `before` is what it knew when Tally came.
+  std::optional<tracee::RseqConfig> rseq_of(uint32_t slot,
+                                            std::optional<tracee::RseqConfig> before) const {
+    auto it = rseq_.find(slot);
+    return it == rseq_.end() ? before : it->second;
+  }
+  // What a thread has asked for and not been answered yet.
+  std::optional<translate::Request> posted_request(uint32_t slot) const;
+  // True for one that books something: it must be served before the thread can be let go.
+  bool is_to_be_served(uint32_t slot, translate::Request request) const {
+    return request == translate::Request::kSyscallDone ||
+           (request == translate::Request::kEvent &&
+            load<uint32_t>(slot, translate::tcb::kArgument) < CodeCache::kStaleEventBase);
+  }
+  // The program's registers of a thread with such a request; `regs` are the kernel's.  Errors: the
+  // place in the program is not known.
+  Result<user_regs_struct> registers_at_request(uint32_t slot, const user_regs_struct& regs,
+                                                const Position& position) const;
   // Serves a stopped thread's request, if it has posted one.  False if it must wait for what
   // another thread does for the monitor.
   bool serve_now(uint32_t slot);
@@ -110,6 +133,7 @@ class Service {
   Status change_filter(uint32_t slot, uint64_t program);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);
+  uint64_t answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& arguments);
   void answer(uint32_t slot, translate::Action action);
   bool send_to_call(uint32_t slot);
   Result<CacheAddr> answer_check(uint32_t slot, uint32_t check);
@@ -150,6 +174,8 @@ class Service {
   std::array<uint64_t, 8> requests_{};  // by kind
   std::optional<uint64_t> dumpable_;
   uint64_t limit_added_bytes_ = 0;  // to the program's limit of address space; 0: not set
+  std::function<void()> on_failure_;
+  std::map<uint32_t, std::optional<tracee::RseqConfig>> rseq_;  // by slot
 };
 
 }  // namespace tally::engine

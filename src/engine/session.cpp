@@ -16,6 +16,7 @@
 #include "engine/finisher.h"
 #include "engine/image_run.h"
 #include "engine/service_thread.h"
+#include "engine/wish.h"
 #include "tracee/process.h"
 
 namespace tally::engine {
@@ -86,6 +87,8 @@ class Session {
   ~Session();
 
   Status run(std::unique_ptr<tracee::Process> process);
+  // The same for a process that runs already.
+  Status run_attached();
   const RunResult& result() const { return end_; }
 
  private:
@@ -103,6 +106,11 @@ class Session {
   void stop_with_command(int number);
   void fail(Error error);
   void end_process(pid_t pid, ImageRun& image, const Error& error);
+  void look_for_failures();
+  void begin_letting_go();
+  void stop_all();
+  bool park(const Event& event);
+  void let_go_of_parked();
 
   const RunOptions& options_;
   const pid_t main_pid_;
@@ -112,6 +120,8 @@ class Session {
   std::set<pid_t> stopped_;       // threads in a group stop
   uint32_t runs_begun_ = 0;
   bool main_ended_ = false;
+  bool letting_go_ = false;  // attached: the end has come, every thread is to be stopped
+  std::set<pid_t> parked_;   // ... and these are
   RunResult end_;
   std::optional<Error> error_;
   Finisher finisher_;
@@ -130,6 +140,7 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
   run.facts().begun = begun;
   run.facts().parent = parent == nullptr ? 0 : parent->facts().number;
   owner_[run.pid()] = &run;
+  if (options_.attach_to) run.service().spare_target(wish_to_end);
   service_thread_.add(run.service());
   images_.emplace(&run, std::move(image));
   return run;
@@ -157,6 +168,7 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
 
 void Session::handle(const Event& event) {
   if (event.kind != Kind::kGroupStop) stopped_.erase(event.tid);
+  if (letting_go_ && park(event)) return;
   if (event.kind == Kind::kExec) return process_execed(event);
   if (event.kind == Kind::kGone) return thread_gone(event);
   auto it = owner_.find(event.tid);
@@ -193,6 +205,7 @@ void Session::handle(const Event& event) {
 
 void Session::group_stopped(const Event& event) {
   tracee::listen(event.tid);
+  if (options_.attach_to) return;  // no job of ours
   stopped_.insert(event.tid);
   if (stopped_.contains(main_pid_)) stop_with_command(event.signal);
 }
@@ -215,6 +228,7 @@ void Session::stop_with_command(int number) {
 void Session::fail(Error error) {
   if (error_) return;
   error_ = std::move(error);
+  if (options_.attach_to) return begin_letting_go();  // not ours to kill
   for (const auto& [tid, image] : owner_) kill(tid, SIGKILL);
   kill(main_pid_, SIGKILL);
 }
@@ -222,10 +236,122 @@ void Session::fail(Error error) {
 // A process that cannot be followed any further is killed; all others go on.  What was counted of
 // the command itself is nothing without its end.
 void Session::end_process(pid_t pid, ImageRun& image, const Error& error) {
-  if (pid == main_pid_) return fail(error);
+  if (pid == main_pid_ || options_.attach_to) return fail(error);
   kill(pid, SIGKILL);
   image.issue(fmt::format("process {}", pid),
               fmt::format("was ended by Tally, which could not go on with it: {}", error.message));
+}
+
+// ---- a process that runs already
+// -----------------------------------------------------------------
+
+Status Session::run_attached() {
+  TRY(tracee::check_attachable(main_pid_));
+  TRY_ASSIGN(const std::vector<tracee::SeizedThread> threads, tracee::seize_all(main_pid_));
+  const auto give_up = [&](const Error& error) -> Status {
+    for (const tracee::SeizedThread& t : threads) tracee::detach(t.tid);
+    return error;
+  };
+  auto process = tracee::Process::adopt(main_pid_);
+  if (!process) return give_up(process.error());
+  auto image = std::make_unique<ImageRun>(std::move(*process), options_);
+  if (Status status = image->attach(threads); !status) {
+    image->process().let_go();
+    return give_up(status.error());
+  }
+  service_thread_.start();
+  finisher_.start();
+  {
+    std::lock_guard lock(service_thread_.mutex());
+    begin_image(std::move(image), "attach", nullptr);
+    ImageRun& run = *images_.begin()->second;
+    for (const tracee::SeizedThread& t : threads) {
+      owner_[t.tid] = &run;
+      if (t.group_stopped) {
+        tracee::listen(t.tid);
+      } else {
+        tracee::resume(t.tid);
+      }
+    }
+    if (options_.attached) options_.attached(run.facts().program, threads.size());
+  }
+  while (!owner_.empty()) {
+    auto event = tracee::wait_for_event_or_signal();
+    if (!event) return event.error();
+    std::lock_guard lock(service_thread_.mutex());
+    if (*event) handle(**event);
+    look_for_failures();
+    if (is_end_wished() && !letting_go_) begin_letting_go();
+    if (letting_go_) {
+      let_go_of_parked();
+      if (*event) stop_all();
+    }
+  }
+  service_thread_.stop();
+  if (error_) return *error_;
+  return finisher_.finish();
+}
+
+// What cannot go on ends the session; the processes go on natively.
+void Session::look_for_failures() {
+  for (const auto& [image, owned] : images_) {
+    if (auto error = image->service().error()) return fail(*error);
+  }
+}
+
+void Session::begin_letting_go() {
+  letting_go_ = true;
+  stop_all();
+}
+
+// Any other stop takes the place of the one that is asked for, so this is asked again after each.
+// A vfork child is left alone until it execs: its maker cannot be stopped before.
+void Session::stop_all() {
+  for (const auto& [tid, image] : owner_) {
+    if (!parked_.contains(tid) && !image->is_vfork_child(tid)) tracee::interrupt(tid);
+  }
+}
+
+// True when the event is that a thread stands still, and it may stay so.
+bool Session::park(const Event& event) {
+  if (event.kind != Kind::kThreadReady && event.kind != Kind::kGroupStop) return false;
+  auto it = owner_.find(event.tid);
+  if (it == owner_.end() || it->second->is_vfork_child(event.tid)) return false;
+  tracee::hide_stop(event.tid);
+  parked_.insert(event.tid);
+  return true;
+}
+
+// Image runs all of whose threads stand still.
+void Session::let_go_of_parked() {
+  std::vector<ImageRun*> ready;
+  for (const auto& [image, owned] : images_) {
+    if (image->all_parked(parked_)) ready.push_back(image);
+  }
+  for (ImageRun* image : ready) {
+    auto let_go = image->detach();
+    if (let_go && *let_go) {
+      // Something happened to a thread on the way; what is left is tried again afterwards.
+      const Event other = **let_go;
+      parked_.erase(other.tid);
+      if (other.kind == Kind::kOther) continue;  // killed: its end is still to be reported
+      handle(other);
+      continue;
+    }
+    if (!let_go) {
+      if (!error_) {
+        error_ = make_error("process {} could not be let go, and was killed: {}", image->pid(),
+                            let_go.error().message);
+      }
+      kill(image->pid(), SIGKILL);
+      for (const auto& [tid, owner] : owner_) {
+        if (owner == image) parked_.erase(tid);
+      }
+      continue;
+    }
+    std::erase_if(owner_, [&](const auto& entry) { return entry.second == image; });
+    finish_if_over(*image);
+  }
 }
 
 // ---- threads and children ----------------------------------------------------------------------
@@ -298,7 +424,10 @@ void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
   }
   const bool untouched = image->is_untouched();
   image->process().let_go();
-  if (!untouched) return end_process(tid, maker, adopted.error());
+  if (!untouched) {
+    kill(tid, SIGKILL);
+    return end_process(tid, maker, adopted.error());
+  }
   maker.release_child(tid, fmt::format("a child could not be followed and ran natively: {}",
                                        adopted.error().message));
 }
@@ -382,6 +511,7 @@ void Session::thread_gone(const Event& event) {
     forwarding_to = 0;
   }
   early_.erase(event.tid);
+  parked_.erase(event.tid);
   auto it = owner_.find(event.tid);
   if (it == owner_.end()) return;
   ImageRun& image = *it->second;
@@ -403,7 +533,15 @@ void Session::finish_if_over(ImageRun& image) {
 
 }  // namespace
 
+Result<RunResult> run_attached(const RunOptions& options) {
+  const EndWishes wishes(options.duration);
+  Session session(*options.attach_to, options);
+  TRY(session.run_attached());
+  return RunResult{};
+}
+
 Result<RunResult> run(const RunOptions& options) {
+  if (options.attach_to) return run_attached(options);
   TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::spawn(options.command));
   // ^C reaches the whole foreground group: it is for the target, and we follow when it goes.  Sent
   // to us alone, it is handed on.

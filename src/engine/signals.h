@@ -48,6 +48,17 @@ class Signals {
   Result<std::optional<tracee::Event>> deliver(const tracee::Event& event, uint32_t slot);
   void forget(pid_t tid);
 
+  // What a stopped thread is in the program's own terms, for letting it go.
+  struct Outside {
+    user_regs_struct original{};
+    Position position;
+    bool ready = false;                  // else: another thread must go first, or ...
+    std::optional<tracee::Event> other;  // ... this happened to it instead, still to be handled
+  };
+  // Brings a stopped thread to a boundary between two of the program's instructions.  Changes none
+  // of its registers there.  Errors: there is none.
+  Result<Outside> bring_out(pid_t tid, uint32_t slot);
+
  private:
   // A place where a thread can be interrupted.
   struct Point {

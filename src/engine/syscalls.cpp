@@ -170,6 +170,19 @@ Status Service::change_filter(uint32_t slot, uint64_t program) {
   return Ok{};
 }
 
+// A C library that was running before Tally came knows that registering succeeds: a thread for
+// which it does not ends the program.  So it does, and the kernel is told at the end.
+uint64_t Service::answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& arguments) {
+  constexpr uint64_t kUnregister = 1;
+  if (!on_failure_) return static_cast<uint64_t>(-ENOSYS);
+  rseq_[slot] = std::nullopt;
+  if ((arguments[2] & kUnregister) == 0) {
+    rseq_[slot] = tracee::RseqConfig{arguments[0], static_cast<uint32_t>(arguments[1]),
+                                     static_cast<uint32_t>(arguments[3])};
+  }
+  return 0;
+}
+
 Status Service::before_syscall(uint32_t slot) {
   PendingCall call;
   call.number = reg(slot, kRax);
@@ -180,7 +193,7 @@ Status Service::before_syscall(uint32_t slot) {
   const auto flags = load<uint64_t>(slot, tcb::kFlags);
   const uint64_t rflags = 0x202 | (flags >> 8 & 0xd5) | (flags & 1) << 11;
   if (call.number == SYS_rseq) {
-    finish_syscall(slot, static_cast<uint64_t>(-ENOSYS), rflags);
+    finish_syscall(slot, answer_rseq(slot, call.arguments), rflags);
     return Ok{};
   }
   if (call.number == SYS_prctl && answer_dumpable(slot, call.arguments, rflags)) return Ok{};
@@ -227,8 +240,8 @@ Status Service::before_syscall(uint32_t slot) {
   return Ok{};
 }
 
-// The kernel is about to restore what a signal interrupted: original addresses.  The frame's pc is
-// replaced by the place in the code cache, the rest is as the program has it.
+// The kernel is about to restore what a signal interrupted: original addresses.  The frame's pc
+// is replaced by the place in the code cache, the rest is as the program has it.
 Status Service::before_sigreturn(uint32_t slot) {
   constexpr uint64_t kContextRsp = 160;  // offsets in the kernel's ucontext
   constexpr uint64_t kContextRip = 168;

@@ -50,11 +50,14 @@ class Checker {
       }
     }
     __int128 left = 0;
-    __int128 born = 0;  // entered behind the call already: a vfork child shares its parent's frames
+    // Entered behind the call already: a vfork child shares its parent's frames, and a process that
+    // was attached to had made the call before.
+    __int128 born = 0;
     for (uint32_t term : index_.abnormal_at(block.id)) {
       in.value += profile_.abnormal[term].entered;
       left += profile_.abnormal[term].left;
-      if (profile_.abnormal[term].kind == AbnormalKind::kThreadStart) {
+      const AbnormalKind kind = profile_.abnormal[term].kind;
+      if (kind == AbnormalKind::kThreadStart || kind == AbnormalKind::kAttach) {
         born += profile_.abnormal[term].entered;
       }
     }

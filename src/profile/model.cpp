@@ -78,6 +78,10 @@ const char* to_string(AbnormalKind kind) {
       return "other";
     case AbnormalKind::kSignalHandler:
       return "signal handler";
+    case AbnormalKind::kAttach:
+      return "attach";
+    case AbnormalKind::kDetach:
+      return "detach";
   }
   return "invalid";
 }

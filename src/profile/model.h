@@ -125,6 +125,8 @@ enum class AbnormalKind : uint8_t {
   kFault = 5,         // the program died of a signal here
   kOther = 6,
   kSignalHandler = 7,  // a signal: its handler begins, returns, or goes on elsewhere
+  kAttach = 8,         // was active when Tally took hold of the running process
+  kDetach = 9,         // was active when Tally let the process go
 };
 const char* to_string(AbnormalKind kind);
 
@@ -165,8 +167,9 @@ struct Run {
   uint32_t parent =
       0;  // number of the run that forked this process or became this program; 0: none
   uint32_t pid = 0;
-  std::string begun;  // "start", "fork", "exec"
-  std::string ended;  // "exit", "signal"; "exec": went on as another program, which is another run
+  std::string begun;  // "start", "fork", "exec", "attach"
+  // "exit", "signal", "detach"; "exec": went on as another program, which is another run
+  std::string ended;
   std::string program;  // path of the executable
   std::vector<std::string> command_line;
   std::string working_directory;

@@ -15,7 +15,7 @@ namespace tally::profile {
 inline constexpr uint8_t kCountSourceLast = static_cast<uint8_t>(CountSource::kUnknown);
 inline constexpr uint8_t kProvenanceLast = static_cast<uint8_t>(Provenance::kRunTime);
 inline constexpr uint8_t kEdgeKindLast = static_cast<uint8_t>(EdgeKind::kSystemCall);
-inline constexpr uint8_t kAbnormalKindLast = static_cast<uint8_t>(AbnormalKind::kSignalHandler);
+inline constexpr uint8_t kAbnormalKindLast = static_cast<uint8_t>(AbnormalKind::kDetach);
 inline constexpr uint8_t kInstructionSizeMax = 15;  // bytes, as the architecture limits it
 
 // Ids equal to their index and in range, enumerations in range, instruction sizes 1..15, no block

@@ -91,9 +91,9 @@ RunLine summarize_run(const Profile& profile) {
   line.parent = run.parent;
   line.pid = run.pid;
   line.begun = run.begun;
-  line.ended = run.ended == "exec" ? run.ended
-               : run.exited        ? fmt::format("status {}", run.exit_status)
-                                   : fmt::format("signal {}", run.signal);
+  line.ended = run.ended == "exec" || run.ended == "detach" ? run.ended
+               : run.exited ? fmt::format("status {}", run.exit_status)
+                            : fmt::format("signal {}", run.signal);
   line.command = shell_words(run.command_line);
   for (const profile::Block& block : profile.blocks) {
     line.instructions += profile::instructions_executed(block);
@@ -105,6 +105,7 @@ RunLine summarize_run(const Profile& profile) {
 
 std::string ending(const profile::Run& run) {
   if (run.ended == "exec") return "went on as another program";
+  if (run.ended == "detach") return "counted while it ran, then let go";
   if (run.exited) return fmt::format("exited with status {}", run.exit_status);
   const char* name = ::strsignal(run.signal);
   return fmt::format("killed by signal {} ({})", run.signal, name == nullptr ? "unknown" : name);

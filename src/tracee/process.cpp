@@ -247,19 +247,24 @@ Event decode_stop(pid_t tid, int status) {
   return event;
 }
 
+Result<std::optional<Event>> wait_once(pid_t which) {
+  int status = 0;
+  struct rusage usage {};
+  const pid_t tid = wait4(which, &status, __WALL, &usage);
+  if (tid < 0 && errno == EINTR) return std::optional<Event>();
+  if (tid < 0) return make_error("no target left to wait for: {}", strerror(errno));
+  Event event = decode_stop(tid, status);
+  event.usage.user_seconds = static_cast<double>(usage.ru_utime.tv_sec) +
+                             static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
+  event.usage.system_seconds = static_cast<double>(usage.ru_stime.tv_sec) +
+                               static_cast<double>(usage.ru_stime.tv_usec) * 1e-6;
+  return std::optional<Event>(event);
+}
+
 Result<Event> wait_on(pid_t which) {
   while (true) {
-    int status = 0;
-    struct rusage usage {};
-    const pid_t tid = wait4(which, &status, __WALL, &usage);
-    if (tid < 0 && errno == EINTR) continue;
-    if (tid < 0) return make_error("no target left to wait for: {}", strerror(errno));
-    Event event = decode_stop(tid, status);
-    event.usage.user_seconds = static_cast<double>(usage.ru_utime.tv_sec) +
-                               static_cast<double>(usage.ru_utime.tv_usec) * 1e-6;
-    event.usage.system_seconds = static_cast<double>(usage.ru_stime.tv_sec) +
-                                 static_cast<double>(usage.ru_stime.tv_usec) * 1e-6;
-    return event;
+    TRY_ASSIGN(const std::optional<Event> event, wait_once(which));
+    if (event) return *event;
   }
 }
 
@@ -267,6 +272,10 @@ Result<Event> wait_on(pid_t which) {
 
 Result<Event> wait_for_event() {
   return wait_on(-1);
+}
+
+Result<std::optional<Event>> wait_for_event_or_signal() {
+  return wait_once(-1);
 }
 
 Result<Event> wait_for_event_of(pid_t tid) {
@@ -292,6 +301,24 @@ bool is_stopped(pid_t tid) {
   return waitid(P_PID, static_cast<id_t>(tid), &info, kLook) == 0 && info.si_pid == 0;
 }
 
+void interrupt(pid_t tid) {
+  ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+}
+
+void hide_stop(pid_t tid) {
+  constexpr int64_t kErestartNoHand = 514;  // the kernel: EINTR if there is a handler after all
+  user_regs_struct regs{};
+  if (ptrace(PTRACE_GETREGS, tid, nullptr, &regs) != 0) return;
+  if (static_cast<int64_t>(regs.orig_rax) < 0 || static_cast<int64_t>(regs.rax) != -EINTR) return;
+  regs.rax = static_cast<uint64_t>(-kErestartNoHand);
+  ptrace(PTRACE_SETREGS, tid, nullptr, &regs);
+}
+
+void set_exit_kill(pid_t tid, bool on) {
+  ptrace(PTRACE_SETOPTIONS, tid, nullptr,
+         as_pointer(on ? kOptions : kOptions & ~PTRACE_O_EXITKILL));
+}
+
 bool is_dying(pid_t tid) {
   siginfo_t info{};
   constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
@@ -309,6 +336,14 @@ Result<Event> Process::step(pid_t tid, int signal) {
     return make_error("cannot step thread {}: {}", tid, strerror(errno));
   }
   return wait_for_event_of(tid);
+}
+
+Result<std::optional<Event>> Process::stop_again(pid_t tid) {
+  tracee::interrupt(tid);
+  tracee::resume(tid);
+  TRY_ASSIGN(const Event event, wait_for_event_of(tid));
+  const bool stopped = event.kind == EventKind::kThreadReady || event.kind == EventKind::kGroupStop;
+  return stopped ? std::optional<Event>() : std::optional<Event>(event);
 }
 
 bool Process::is_step_end(const Event& event) {
@@ -388,8 +423,8 @@ Result<int64_t> Process::remote_syscall(pid_t tid, TargetAddr syscall_insn, long
   regs.r9 = arguments[5];
   regs.orig_rax = static_cast<uint64_t>(-1);  // no system call is to be restarted
   set_registers(tid, regs);
-  // To its entry and to its end.  A single step would do, but its trap makes the kernel forget that
-  // the program ignores or blocks SIGTRAP.
+  // To its entry and to its end.  A single step would do, but its trap makes the kernel forget
+  // that the program ignores or blocks SIGTRAP.
   TRY(go_to_trap(tid, PTRACE_SYSCALL));
   TRY(go_to_trap(tid, PTRACE_SYSCALL));
   const user_regs_struct after = registers(tid);

@@ -16,7 +16,7 @@
 // All calls that take a thread must come from the thread of the monitor that spawned the target:
 // the kernel ties ptrace to it.  Reading and writing memory may come from any thread.
 //
-// Not handled: attaching to a running process.
+// A process that runs already is taken over by attach.h.
 #pragma once
 
 #include <signal.h>
@@ -76,6 +76,8 @@ struct Event {
 
 // Waits for the next event of any thread of any target.  Errors: no targets left.
 Result<Event> wait_for_event();
+// The same, but nothing when a signal reached this thread of the monitor first.
+Result<std::optional<Event>> wait_for_event_or_signal();
 // Waits for the next event of one thread.
 Result<Event> wait_for_event_of(pid_t tid);
 // Lets a stopped thread run on, delivering `signal` (0 for none).
@@ -85,6 +87,14 @@ void listen(pid_t tid);
 void detach(pid_t tid);
 // True while a thread that listens in a group stop has nothing to report.
 bool is_stopped(pid_t tid);
+// Makes a running thread stop: kThreadReady, or kGroupStop.  Any other stop that comes first takes
+// its place.
+void interrupt(pid_t tid);
+// Some system calls answer EINTR to a mere stop (epoll_wait, receiving with a timeout).  A thread
+// that is stopped in such a call without a handler to run makes it again instead.
+void hide_stop(pid_t tid);
+// Whether the kernel kills the stopped thread's process should the monitor die.
+void set_exit_kill(pid_t tid, bool on);
 // True when a thread that should be stopped was killed; its end is still to be reported.
 bool is_dying(pid_t tid);
 std::string executable_path(pid_t pid);  // /proc/PID/exe
@@ -113,6 +123,10 @@ class Process {
   // handler the step ends at the handler's first instruction), and waits for whatever that thread
   // reports next: no other thread is looked at.  Errors: the thread is gone without a report.
   Result<Event> step(pid_t tid, int signal);
+  // Brings a thread that is stopped anywhere to a stop from which the kernel will look at its
+  // registers as if they were its own: it then restarts the system call they speak of.  Returns
+  // what happened instead, if anything.
+  Result<std::optional<Event>> stop_again(pid_t tid);
   // True for the event that ends a step: an instruction or system call done, a handler entered.
   static bool is_step_end(const Event& event);
   static bool is_handler_entry(const Event& event);

@@ -243,7 +243,7 @@ TEST_F(Refusal, WrongRows) {
   expect_after("UPDATE procedures SET provenance = 7", "provenance is 7");
   expect_after("UPDATE modules SET mapped_end = 0", "ends before it begins");
   expect_after("UPDATE abnormal SET block = 5", "abnormal row 0: no block 5");
-  expect_after("UPDATE abnormal SET kind = 8", "kind is 8");
+  expect_after("UPDATE abnormal SET kind = 10", "kind is 10");
   expect_after("UPDATE partial_runs SET block = 5", "partial_runs row 0: no block 5");
   expect_after("UPDATE partial_runs SET last_instruction = 3", "outside the block");
   expect_after("UPDATE partial_runs SET delta = -11", "count impossible");

@@ -1,0 +1,69 @@
+// Where a thread that waits for an answer would be in the program itself.  See service.h.
+#include <sys/syscall.h>
+
+#include "engine/service.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+
+constexpr uint64_t kSyscallBytes = 2;
+
+// The gateway keeps the flags as `lahf` and `seto` give them.
+uint64_t flags_register(uint64_t before, uint64_t kept) {
+  constexpr uint64_t kOverflow = 1 << 11;
+  constexpr uint64_t kLahf = 0xd5;
+  return (before & ~(kLahf | kOverflow)) | (kept >> 8 & kLahf) | ((kept & 1) != 0 ? kOverflow : 0);
+}
+
+}  // namespace
+
+Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user_regs_struct& regs,
+                                                       const Position& position) const {
+  user_regs_struct r = regs;
+  r.rax = reg(slot, 0), r.rcx = reg(slot, 1), r.rdx = reg(slot, 2), r.rbx = reg(slot, 3);
+  r.rsp = reg(slot, 4), r.rbp = reg(slot, 5), r.rsi = reg(slot, 6), r.rdi = reg(slot, 7);
+  r.r8 = reg(slot, 8), r.r9 = reg(slot, 9), r.r10 = reg(slot, 10), r.r11 = reg(slot, 11);
+  r.r12 = reg(slot, 12), r.r13 = reg(slot, 13), r.r14 = reg(slot, 14), r.r15 = reg(slot, 15);
+  r.eflags = flags_register(regs.eflags, load<uint64_t>(slot, tcb::kFlags));
+  r.orig_rax = static_cast<uint64_t>(-1);
+  const auto argument = load<uint32_t>(slot, tcb::kArgument);
+  const auto end_of = [&](BlockRef ref) {
+    const Unit& unit = cache_.unit(ref.unit);
+    return unit.module->to_target(unit.end_of(ref.block)).value();
+  };
+  switch (static_cast<Request>(load<uint32_t>(slot, tcb::kRequest))) {
+    case Request::kLink:
+      r.rip = cache_.link_target(argument).value();
+      return r;
+    case Request::kIndirect:
+    case Request::kReturn:
+      r.rip = load<uint64_t>(slot, tcb::kTarget);
+      return r;
+    case Request::kSyscall:
+      r.rip = end_of(cache_.syscall_block(argument)) - kSyscallBytes;
+      return r;
+    case Request::kSyscallDone: {
+      r.rip = end_of(cache_.syscall_block(argument));
+      r.rcx = r.rip;
+      if (auto it = pending_.find(slot); it != pending_.end()) r.rdx = it->second.arguments[2];
+      return r;
+    }
+    case Request::kEvent:
+      break;
+  }
+  if (argument >= CodeCache::kUnsupportedEventBase) {
+    const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
+    const isa::Flow flow = cache_.unit(ref.unit).procedure.blocks[ref.block].end;
+    // An operand out of reach may be anywhere in its block.
+    if (flow != isa::Flow::kUnsupported) {
+      return make_error("a thread stands in the middle of a block, nobody knows where");
+    }
+  }
+  r.rip = position.pc.value();
+  return r;
+}
+
+}  // namespace tally::engine
