@@ -211,10 +211,10 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 }
 
 // Flow enters a block whose instructions are not executed: it only leaves it.
-void Ledger::enter_unexecuted(BlockRef ref, const char* detail) {
+void Ledger::enter_unexecuted(BlockRef ref, AbnormalKind kind, const char* detail) {
   const Unit& unit = cache_.unit(ref.unit);
   const uint32_t count = unit.procedure.blocks[ref.block].insn_count;
-  enter({ref.unit, ref.block, count}, AbnormalKind::kThreadStart, detail);
+  enter({ref.unit, ref.block, count}, kind, detail);
   partials_[{ref.unit, ref.block, 0, count}] -= 1;
   if (unit.plan.block_counter[ref.block] != translate::kNoCounter) {
     uncounted_[{ref.unit, ref.block}] += 1;
@@ -228,7 +228,7 @@ void Ledger::begin_behind(BlockRef ref) {
   const cfg::Block& block = unit.procedure.blocks[ref.block];
   const cfg::Edge& edge = unit.procedure.edges[block.first_edge];
   if (edge.kind != cfg::EdgeKind::kSystemCall) {
-    enter_unexecuted(ref, "a thread was born here");
+    enter_unexecuted(ref, AbnormalKind::kThreadStart, "a thread was born here");
     return;
   }
   enter({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
@@ -257,7 +257,9 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
       continue;
     }
     const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
-    if (call.valid()) enter_unexecuted(call, "a vfork child shares this frame");
+    if (call.valid()) {
+      enter_unexecuted(call, AbnormalKind::kThreadStart, "a vfork child shares this frame");
+    }
   }
 }
 
@@ -265,7 +267,16 @@ void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& 
   snapshots_[{slot, unit}] = back_trace(registers, slot);
 }
 
-void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination) {
+// An exception's handler may begin right behind a call: who returns to it is counted as one that
+// comes back from there.
+void Ledger::land_behind_call(TargetAddr destination) {
+  const BlockRef call = cache_.call_block_of(destination);
+  if (!call.valid() || ends_by_itself(call)) return;
+  enter_unexecuted(call, AbnormalKind::kNonLocalJump, "an exception was caught behind this call");
+}
+
+void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
+                    bool by_return) {
   auto it = snapshots_.find({slot, unit});
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;
@@ -286,6 +297,7 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   }
   // Back to the caller's call in the ordinary way: a return, not a jump.
   if (*target == 1 && frames[1].pc == destination) return;
+  if (by_return) land_behind_call(destination);
   for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
   }

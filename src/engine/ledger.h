@@ -85,7 +85,9 @@ class Ledger {
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
   // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
   void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
-  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination);
+  // `by_return`: control goes there by a return.
+  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
+              bool by_return);
 
   elf::BackTrace back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const;
 
@@ -172,7 +174,8 @@ class Ledger {
   ModuleMap& modules_;
   Region& region_;
   tracee::Process& process_;
-  void enter_unexecuted(BlockRef ref, const char* detail);
+  void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
+  void land_behind_call(TargetAddr destination);
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
   bool was_inherited(TargetAddr return_address);

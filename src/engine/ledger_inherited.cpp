@@ -32,7 +32,9 @@ void Ledger::settle_inherited() {
     if (times == 0) continue;
     const BlockRef call = cache_.call_block_of(TargetAddr(return_address));
     if (!call.valid()) continue;  // never came back, or as an arrival that was counted
-    for (uint64_t i = 0; i < times; ++i) enter_unexecuted(call, "called before the fork");
+    for (uint64_t i = 0; i < times; ++i) {
+      enter_unexecuted(call, AbnormalKind::kThreadStart, "called before the fork");
+    }
   }
   inherited_.clear();
 }
