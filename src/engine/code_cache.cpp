@@ -176,10 +176,10 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
 }
 
 // Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
-// unwinder do: a snapshot of the stack, the commitment in front of the jump.  The snapshot is taken
-// at the start of the block that jumps: OCaml raises that way from the middle of procedures that
-// are called often and seldom raise.  GCC's unwinder has by then written over its own frame and a
-// return address, so there it is taken at the procedure's entry.
+// unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.  (Farther in,
+// GCC's unwinder has written over its own frame, and libc describes the stack longjmp goes to.)
+// OCaml raises that way from the middle of procedures that are called often and seldom raise: there
+// the snapshot is taken at the start of the block that jumps.
 // Modules without any call frame information need none: their calls have a second way out, so that
 // their frames never stay open, and many of them move the stack pointer all the time (interpreters
 // that are generated at every return, Go at every change of goroutine).
@@ -195,7 +195,7 @@ void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
     for (const isa::Insn& insn : p.insns_of(block)) {
       const auto bytes = unit.module->view.code_at(p.range.begin + insn.offset).first(insn.size);
       if (insn.loads_stack_pointer) loads = true;
-      if (insn.loads_stack_pointer && isa::ends_by_eh_return(bytes)) at_entry = true;
+      if (insn.loads_stack_pointer && !isa::raises_as_ocaml(bytes)) at_entry = true;
       if (isa::restores_stack_from_frame(bytes)) loads = false;
     }
     if (!loads) continue;

@@ -305,7 +305,16 @@ void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& 
   snapshots_[{slot, unit}] = back_trace(registers, slot);
 }
 
-void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination) {
+// An exception's handler may begin right behind a call: who returns to it is counted as one that
+// comes back from there.
+void Ledger::land_behind_call(TargetAddr destination) {
+  const BlockRef call = cache_.call_block_of(destination);
+  if (!call.valid() || ends_by_itself(call)) return;
+  enter_unexecuted(call, AbnormalKind::kNonLocalJump, "an exception was caught behind this call");
+}
+
+void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
+                    bool by_return) {
   snapshot_of_attach(slot, unit);
   auto it = snapshots_.find({slot, unit});
   if (it == snapshots_.end()) return;
@@ -328,6 +337,7 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
   }
   // Back to the caller's call in the ordinary way: a return, not a jump.
   if (*target == 1 && frames[1].pc == destination) return;
+  if (by_return) land_behind_call(destination);
   for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
   }

@@ -106,7 +106,9 @@ class Ledger {
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
   // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
   void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
-  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination);
+  // `by_return`: control goes there by a return.
+  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
+              bool by_return);
 
   elf::BackTrace back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const;
 
@@ -204,6 +206,7 @@ class Ledger {
                              const elf::BackTrace& trace) const;
   void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
+  void land_behind_call(TargetAddr destination);
   void begin_behind(BlockRef ref);
   bool is_complete(const elf::BackTrace& trace) const;
   bool was_inherited(TargetAddr return_address, uint32_t slot);

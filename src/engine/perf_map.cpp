@@ -16,7 +16,9 @@ constexpr size_t kFileBytesMax = 256 << 20;
 constexpr size_t kNameBytesMax = 4096;
 
 // A hexadecimal number and the blank behind it, taken off the front of `text`.
+// HotSpot writes 0x in front.
 bool take_number(std::string_view& text, uint64_t& value) {
+  if (text.starts_with("0x")) text.remove_prefix(2);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end == text.data() + text.size() || *end != ' ') return false;
   text.remove_prefix(static_cast<size_t>(end - text.data()) + 1);
@@ -34,7 +36,6 @@ PerfMap PerfMap::parse(const std::string& text) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
     uint64_t begin = 0;
     uint64_t size_bytes = 0;
-    if (line.starts_with("0x")) line.remove_prefix(2);
     if (!take_number(line, begin) || !take_number(line, size_bytes)) continue;
     if (line.empty() || size_bytes == 0 || begin + size_bytes < begin) continue;
     // What the new code overlaps is not there any more.

@@ -253,7 +253,8 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
       destination = reg(slot, static_cast<unsigned>(jump.source));
     }
   }
-  ledger_.commit(slot, event.unit, stack_pointer, TargetAddr(destination));
+  ledger_.commit(slot, event.unit, stack_pointer, TargetAddr(destination),
+                 block.end == isa::Flow::kReturn);
   return event.resume;
 }
 

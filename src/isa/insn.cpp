@@ -530,9 +530,11 @@ bool restores_stack_from_frame(std::span<const uint8_t> bytes) {
   return bytes[1] == 0x8d && (mod == 1 || mod == 2) && rbp_to_rsp;
 }
 
-bool ends_by_eh_return(std::span<const uint8_t> bytes) {
-  return bytes.size() == 3 && bytes[0] == 0x48 &&
-         ((bytes[1] == 0x89 && bytes[2] == 0xcc) || (bytes[1] == 0x8b && bytes[2] == 0xe1));
+bool raises_as_ocaml(std::span<const uint8_t> bytes) {
+  if (bytes.size() < 3) return false;
+  const bool load = bytes[0] == 0x49 && bytes[1] == 0x8b && (bytes[2] & 0x3f) == (4 << 3 | 6);
+  const bool move = bytes[0] == 0x4c && bytes[1] == 0x89 && bytes[2] == 0xf4;
+  return load || move;
 }
 
 std::string format(std::span<const uint8_t> bytes, uint64_t address) {

@@ -77,8 +77,8 @@ std::string describe(std::span<const uint8_t> bytes, uint64_t address);
 
 // True for `leave` and `lea rsp, [rbp+x]`: the stack pointer comes from the procedure's own frame.
 bool restores_stack_from_frame(std::span<const uint8_t> bytes);
-// True for `mov rsp, rcx`, by which GCC's __builtin_eh_return ends its procedure.
-bool ends_by_eh_return(std::span<const uint8_t> bytes);
+// True for `mov rsp, r14` and `mov rsp, [r14+x]`, by which OCaml raises an exception.
+bool raises_as_ocaml(std::span<const uint8_t> bytes);
 
 // True when the instruction may write memory other than by way of the stack pointer.
 bool writes_memory(std::span<const uint8_t> bytes);

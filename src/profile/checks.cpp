@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tally::profile {
 namespace {
 
@@ -59,6 +61,9 @@ class Checker {
       const AbnormalKind kind = profile_.abnormal[term].kind;
       if (kind == AbnormalKind::kThreadStart || kind == AbnormalKind::kAttach) {
         born += profile_.abnormal[term].entered;
+      } else if (profile_.abnormal[term].kind == AbnormalKind::kNonLocalJump) {
+        // ... or an exception's handler begins there.
+        born += std::min<uint64_t>(profile_.abnormal[term].entered, runs_not_executed(block));
       }
     }
     out.value += left;
@@ -78,6 +83,17 @@ class Checker {
     if (too_few || calls.value > block.count) {
       fault(FlowRule::kCalls, block.id, calls.value, block.count);
     }
+  }
+
+  // How often the block was entered without any of it being executed.
+  static uint64_t runs_not_executed(const Block& block) {
+    uint64_t runs = 0;
+    for (const PartialRun& run : block.partial) {
+      const bool whole =
+          run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size();
+      if (whole && run.delta < 0) runs += static_cast<uint64_t>(-run.delta);
+    }
+    return runs;
   }
 
   // An incomplete sum may fall short of the count, but never exceed it.

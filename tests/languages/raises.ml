@@ -4,7 +4,15 @@ exception Bottom of int
 let rec deep n = if n = 0 then raise (Bottom 42) else 1 + deep (n - 1)
 let rec fib n = if n < 2 then n else fib (n - 1) + fib (n - 2)
 
+(* Its handler begins right behind a call, that of the last raise. *)
+let past limit list =
+  try
+    List.iter (fun x -> if x > limit then raise Exit) list;
+    raise Not_found
+  with Exit -> 1 | Not_found -> 2
+
 let () =
+  for i = 1 to 10 do ignore (past i [ 1; 3; 5 ]) done;
   let sum = ref 0 in
   for i = 1 to 200 do
     try ignore (deep i) with Bottom k -> sum := !sum + k

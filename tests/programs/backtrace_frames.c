@@ -3,6 +3,8 @@
 // build: gcc,clang O0,O2 pie,nopie dynamic
 // ci: gcc O2 pie dynamic; clang O0 nopie dynamic
 // flags: -fasynchronous-unwind-tables -pthread
+// oracle: output
+// varies: whether main waits for the thread
 #define _GNU_SOURCE
 #include <execinfo.h>
 #include <pthread.h>

@@ -4,6 +4,7 @@
 // ci: gcc O2 pie dynamic; clang O0 pie dynamic
 // oracle: output
 // flags: -pthread -fexceptions
+// varies: whether threads wait for each other
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
