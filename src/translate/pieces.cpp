@@ -130,7 +130,7 @@ void raw(Assembler& as, B... b) {
 }
 
 constexpr unsigned kRax = 0, kRcx = 1, kRdi = 7;
-constexpr uint32_t kSpinsMax = 400;  // some 10 us of `pause`
+constexpr uint32_t kSpinsMax = 1000;  // some 25 us of `pause`
 
 // Points the 8-bit distance in front of `behind` to here.
 void patch_short(Assembler& as, uint32_t behind) {

@@ -75,6 +75,11 @@ Translated            10 instructions into 4,096 bytes of code cache, 2 misses
 Time                  2.500 s elapsed; CPU 2.000 s target, 0.250 s monitor
 a fact                its value
 
+Threads by instructions executed
+        instructions   share    run       tid  begun   ended        name
+                  60   93.8%      1      4711  start   exit_group   sample
+                   4    6.2%      1      4712  thread  exit         worker?
+
 Modules by instructions executed
         instructions   share   executed     blocks  module
                   64  100.0%          5          5  /opt/sample
