@@ -1,9 +1,9 @@
 // Letting a process go.  See image_run.h.
 //
-//   every thread    to a boundary between two instructions, with the program's registers
-//   (bring_out) the ledger      every frame that is active is closed: it left at the detach the
-//   process     its text gets back its protection, ours is unmapped every thread    goes on at the
-//   original address
+//   threads   to a boundary between two instructions (bring_out)
+//   ledger    every frame that is active is closed
+//   process   its text gets its protection back, ours is unmapped
+//   threads   go on at the original address, with the program's registers
 //
 // What the kernel knows of the program (handlers, signal frames, masks) was never changed; a system
 // call that the stop has interrupted is restarted by the kernel itself, at the original `syscall`.
