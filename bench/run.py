@@ -127,6 +127,7 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.complaints = []
+        self.rounds = 0  # complete ones
         self.cells = {}  # (program, way) -> [Run]
         self.facts = {}  # (program, way) -> facts of the last profile
 
@@ -175,15 +176,25 @@ class Bench:
             self.complain(f"{program.name}, {way}: the profile is not balanced")
 
     def run_all(self, table):
-        ways = ["native", *self.options.placements]
-        for number in range(self.options.runs):
-            print(f"round {number + 1} of {self.options.runs}", flush=True)
-            for program in table:
-                for way in ways:
-                    self.measure(program, way, number)
-                # Once: it is slow, and its ratio is a matter of tens, not of per cent.
-                if self.options.callgrind and number == 0:
-                    self.measure(program, "callgrind", number)
+        """^C ends it with the rounds that are complete."""
+        try:
+            for number in range(self.options.runs):
+                print(f"round {number + 1} of {self.options.runs}", flush=True)
+                self.run_round(table, number)
+                self.rounds = number + 1
+        except KeyboardInterrupt:
+            if self.rounds == 0:
+                raise
+            for runs in self.cells.values():
+                del runs[self.rounds:]
+
+    def run_round(self, table, number):
+        for program in table:
+            for way in ["native", *self.options.placements]:
+                self.measure(program, way, number)
+            # Once: it is slow, and its ratio is a matter of tens, not of per cent.
+            if self.options.callgrind and number == 0:
+                self.measure(program, "callgrind", number)
 
     def cpu(self, name, way):
         runs = self.cells.get((name, way))
@@ -263,7 +274,7 @@ def results(bench, table, options):
     lines = [
         "# Benchmark results", "",
         f"Made by `bench/run.py` on {datetime.date.today()}: {machine()}; {version or 'tally'}; "
-        f"median of {options.runs} interleaved runs, scale {options.scale:g}.", "",
+        f"median of {bench.rounds} interleaved runs, scale {options.scale:g}.", "",
         "## Speed", "",
         "CPU time of target plus monitor over native. *slow* counts every block, *quick* the edges "
         "outside a maximum spanning tree, *feedback* the same with measured weights.", "",
@@ -321,7 +332,7 @@ def main():
     text = results(bench, table, options)
     print("\n" + text)
     out = options.out
-    if out is None and not options.only and options.scale == 1 and options.runs >= 3:
+    if out is None and not options.only and options.scale == 1 and bench.rounds >= 3:
         out = HERE / "results.md"
     if out:
         with tempfile.NamedTemporaryFile("w", dir=out.parent, delete=False) as file:

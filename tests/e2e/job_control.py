@@ -11,7 +11,7 @@ import re
 import select
 import shutil
 import signal
-
+import termios
 import time
 
 from refusal import TALLY, accepted, compile_c, complain, finish, path
@@ -57,6 +57,15 @@ class Terminal:
 
     def send(self, text):
         os.write(self.fd, text.encode())
+
+    def wait_for_lines(self):
+        """Until the terminal is the command's: what is typed while the shell still reads single keys
+        is no line for the command, natively neither."""
+        for _ in range(300):
+            if termios.tcgetattr(self.fd)[3] & termios.ICANON:
+                return
+            time.sleep(0.1)
+        complain(f"{self.what}: the terminal does not read lines")
 
     def wait_for(self, pattern, timeout=30):
         """The match; what is behind it is still to be seen."""
@@ -162,6 +171,7 @@ def shell_with_tally():
     t.wait_for("status=5\n")
     t.send(f"{TALLY} profile -o cat.tally -- cat\n")
     t.wait_for("cat\n")
+    t.wait_for_lines()
     t.send("a line\n")
     t.wait_for("a line\n")
     t.wait_for("a line\n")
@@ -179,6 +189,7 @@ def shell_with_tally():
         complain("cat in the background was not stopped for reading from the terminal")
     t.send("fg\n")
     t.wait_for("cat\n")
+    t.wait_for_lines()
     t.send("\x04")
     t.wait_for("PROMPT> ")
     t.send("exit 7\n")
