@@ -59,8 +59,8 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def wait_for_lines(self):
-        """Until the terminal is the command's: what is typed while the shell still reads single keys
-        is no line for the command, natively neither."""
+        """Until the terminal is the command's: what is typed while the shell still reads single
+        keys is no line for the command, natively neither."""
         for _ in range(300):
             if termios.tcgetattr(self.fd)[3] & termios.ICANON:
                 return
