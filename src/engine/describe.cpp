@@ -1,7 +1,6 @@
 // See describe.h.
 #include "engine/describe.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
 #include <sys/utsname.h>
@@ -9,21 +8,10 @@
 
 #include <chrono>
 
+#include "tracee/proc_files.h"
+
 namespace tally::engine {
 namespace {
-
-// All of a file of /proc; what cannot be read is empty, since none of it is needed to count.
-std::string contents(const std::string& path) {
-  std::string text;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  char buffer[16384];
-  for (ssize_t got = 0; (got = read(fd, buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<size_t>(got));
-  }
-  close(fd);
-  return text;
-}
 
 std::vector<std::string> command_line_of(const std::string& text) {
   std::vector<std::string> words;
@@ -48,8 +36,8 @@ void describe_process(const tracee::Process& process, profile::Run& run) {
   const std::string proc = fmt::format("/proc/{}/", process.pid());
   run.pid = static_cast<uint32_t>(process.pid());
   run.program = process.executable_path();
-  run.command_line = command_line_of(contents(proc + "cmdline"));
-  run.environment_digest = digest_of(contents(proc + "environ"));
+  run.command_line = command_line_of(tracee::contents_of(proc + "cmdline"));
+  run.environment_digest = digest_of(tracee::contents_of(proc + "environ"));
   char folder[PATH_MAX];
   const ssize_t length = readlink((proc + "cwd").c_str(), folder, sizeof folder);
   if (length > 0) run.working_directory.assign(folder, static_cast<size_t>(length));

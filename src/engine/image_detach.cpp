@@ -116,6 +116,7 @@ Result<std::optional<Event>> ImageRun::detach() {
     std::optional<tracee::RseqConfig>& rseq = threads_[leaver.tid].rseq;
     rseq = service_.rseq_of(leaver.slot, rseq);
     service_.close_slot(leaver.slot);
+    totals_.name(leaver.slot);
     totals_.end(leaver.slot, "detach");
   }
   for (Leaver& leaver : leavers) {

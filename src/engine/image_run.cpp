@@ -239,24 +239,19 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
   if (service_.has_left(slot)) {
     totals_.end(slot, "exit", event.name);  // its stack is on the ledger
   } else if (process_->try_registers(tid, regs)) {
-    const bool alone = regs.orig_rax == SYS_exit;
     // Signals without a handler do not all kill: SIGCHLD, those that are ignored.
     const bool killed = it->second.fatal_signal && event.signal != 0;
-    const AbnormalKind kind = killed                            ? AbnormalKind::kFault
-                              : alone && tid != process_->pid() ? AbnormalKind::kThreadExit
-                                                                : AbnormalKind::kProgramExit;
+    const AbnormalKind kind = killed ? AbnormalKind::kFault : AbnormalKind::kProgramExit;
     if (!service_.is_closed_ahead(slot)) {
       ledger_.close_thread(regs, slot, kind,
                            killed ? "died of a signal" : "still active at the end");
     }
     const char* ended = killed                            ? "signal"
-                        : alone                           ? "exit"
                         : regs.orig_rax == SYS_exit_group ? "exit_group"
                                                           : "process end";
     totals_.end(slot, ended, event.name);
   } else {
-    name_vanished(tid);
-    totals_.end(slot, "vanished");
+    end_unseen(tid, slot);
   }
   service_.close_slot(slot);
   it->second.slot.reset();
@@ -267,7 +262,7 @@ void ImageRun::thread_gone(const tracee::Event& event) {
   // One that was killed on its way out does not stop there any more.
   if (auto it = threads_.find(event.tid); it != threads_.end() && it->second.slot) {
     const uint32_t slot = *it->second.slot;
-    if (!service_.has_left(slot)) name_vanished(event.tid);
+    end_unseen(event.tid, slot);
     service_.close_slot(slot);
   }
   threads_.erase(event.tid);
@@ -294,13 +289,20 @@ void ImageRun::replaced() {
       ++it;
       continue;
     }
-    if (it->second.slot && !service_.has_left(*it->second.slot)) name_vanished(it->first);
+    if (it->second.slot) end_unseen(it->first, *it->second.slot);
     it = threads_.erase(it);
   }
   process_->let_go();
   facts_.exited = true;
   facts_.ended = "exec";
   end(process_->cpu_seconds());
+}
+
+// A thread has ended without a stop.
+void ImageRun::end_unseen(pid_t tid, uint32_t slot) {
+  const bool left = service_.has_left(slot);
+  if (!left) name_vanished(tid);
+  totals_.end(slot, left ? "exit" : "vanished");
 }
 
 void ImageRun::name_vanished(pid_t tid) {

@@ -141,6 +141,7 @@ class ImageRun {
   void areas_by_mailbox();
   void end(double cpu_seconds);
   void name_vanished(pid_t tid);
+  void end_unseen(pid_t tid, uint32_t slot);
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
   Status hide_text();
   void choose_forms();

@@ -194,10 +194,6 @@ class Ledger {
   std::optional<elf::SignalContext> signal_context(uint32_t slot, TargetAddr pc,
                                                    uint64_t context) const;
 
-  CodeCache& cache_;
-  ModuleMap& modules_;
-  Region& region_;
-  tracee::Process& process_;
   void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
   void inherit_frames(const elf::BackTrace& trace, uint32_t slot);
   void enter_inherited(TargetAddr return_address, uint64_t times);
@@ -211,6 +207,10 @@ class Ledger {
   bool is_complete(const elf::BackTrace& trace) const;
   bool was_inherited(TargetAddr return_address, uint32_t slot);
 
+  CodeCache& cache_;
+  ModuleMap& modules_;
+  Region& region_;
+  tracee::Process& process_;
   Interruptions interruptions_;
   uint32_t booker_ = 0;
   std::map<uint32_t, Bookings> bookings_;                           // by slot

@@ -260,6 +260,8 @@ void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
   const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
   const uint32_t number = numbers[static_cast<uint32_t>(original)];
   if (number == 0) {
+    // Its return asks, and then `check_room` names what is full.
+    if (landings_.size() >= tables::kLandingsMax) return;
     const auto next = static_cast<uint32_t>(landings_.size());
     auto* landings = reinterpret_cast<uint64_t*>(region_.tables() + tables::kLandings);
     std::atomic_ref<uint64_t>(landings[next]).store(code.value(), std::memory_order_release);

@@ -200,8 +200,7 @@ void Session::handle(const Event& event) {
   }
 }
 
-// ---- job control
-// ---------------------------------------------------------------------------------
+// ---- job control --------------------------------------------------------------------------------
 
 void Session::group_stopped(const Event& event) {
   tracee::listen(event.tid);
@@ -242,8 +241,7 @@ void Session::end_process(pid_t pid, ImageRun& image, const Error& error) {
               fmt::format("was ended by Tally, which could not go on with it: {}", error.message));
 }
 
-// ---- a process that runs already
-// -----------------------------------------------------------------
+// ---- a process that runs already ----------------------------------------------------------------
 
 Status Session::run_attached() {
   TRY(tracee::check_attachable(main_pid_));

@@ -55,17 +55,19 @@ class Checker {
     // Entered behind the call already: a vfork child shares its parent's frames, and a process that
     // was attached to had made the call before.
     __int128 born = 0;
+    uint64_t landed = 0;
     for (uint32_t term : index_.abnormal_at(block.id)) {
       in.value += profile_.abnormal[term].entered;
       left += profile_.abnormal[term].left;
       const AbnormalKind kind = profile_.abnormal[term].kind;
       if (kind == AbnormalKind::kThreadStart || kind == AbnormalKind::kAttach) {
         born += profile_.abnormal[term].entered;
-      } else if (profile_.abnormal[term].kind == AbnormalKind::kNonLocalJump) {
-        // ... or an exception's handler begins there.
-        born += std::min<uint64_t>(profile_.abnormal[term].entered, runs_not_executed(block));
+      } else if (kind == AbnormalKind::kNonLocalJump) {
+        landed += profile_.abnormal[term].entered;
       }
     }
+    // ... or an exception's handler begins there.
+    if (landed > 0) born += std::min(landed, runs_not_executed(block));
     out.value += left;
     const bool known =
         block.source != CountSource::kUnknown && in.known && out.known && calls.known;

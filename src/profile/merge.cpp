@@ -2,6 +2,8 @@
 #include "profile/merge.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 
 namespace tally::profile {
 namespace {
@@ -25,6 +27,27 @@ void add_partial_runs(Block& sum, const Block& block) {
   }
   sum.partial.clear();
   for (const PartialRun& partial : all) sum.partial.push_back(partial);
+}
+
+// Free facts that are numbers in both are numbers of things, and are added up.
+void add_free_facts(Run& sum, const Run& run) {
+  const auto number = [](const std::string& text) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc() && end == text.data() + text.size();
+    return whole ? std::optional(value) : std::nullopt;
+  };
+  for (const auto& [name, value] : run.more) {
+    const auto known = std::find_if(sum.more.begin(), sum.more.end(),
+                                    [&](const auto& fact) { return fact.first == name; });
+    if (known == sum.more.end()) {
+      sum.more.emplace_back(name, value);
+      continue;
+    }
+    const auto a = number(known->second);
+    const auto b = number(value);
+    if (a && b) known->second = std::to_string(*a + *b);
+  }
 }
 
 }  // namespace
@@ -86,6 +109,7 @@ void Merger::add_facts(const Run& run) {
     return;
   }
   Run first = run.number < sum.number ? run : sum;
+  add_free_facts(first, run.number < sum.number ? sum : run);
   first.threads = sum.threads + run.threads;
   first.target_cpu_seconds = sum.target_cpu_seconds + run.target_cpu_seconds;
   first.monitor_cpu_seconds = sum.monitor_cpu_seconds + run.monitor_cpu_seconds;

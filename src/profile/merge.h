@@ -26,7 +26,8 @@ namespace tally::profile {
 class Merger {
  public:
   void add(const Profile& profile);
-  // The facts are those of the run with the lowest number, times and counters are sums.
+  // The facts are those of the run with the lowest number; times, counters and free facts that are
+  // numbers are sums.
   Profile result();
 
  private:

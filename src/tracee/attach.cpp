@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include <set>
 
 #include "elf/image.h"
+#include "tracee/proc_files.h"
 #include "tracee/process.h"
 
 namespace tally::tracee {
@@ -27,32 +27,6 @@ namespace {
 
 constexpr auto kStopMax = std::chrono::seconds(10);
 constexpr long kNapNanoseconds = 100'000;
-
-std::string contents(const std::string& path) {
-  std::string text;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  char buffer[4096];
-  for (ssize_t got = 0; (got = read(fd, buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<size_t>(got));
-  }
-  close(fd);
-  return text;
-}
-
-// "State:\tS (sleeping)" -> "S (sleeping)"; empty when there is no such line.
-std::string field(const std::string& status, const std::string& name) {
-  const std::string head = name + ":\t";
-  size_t at = status.starts_with(head) ? 0 : status.find("\n" + head);
-  if (at == std::string::npos) return "";
-  at = status.find('\t', at) + 1;
-  const size_t end = status.find('\n', at);
-  return status.substr(at, end == std::string::npos ? end : end - at);
-}
-
-std::string status_of(pid_t tid) {
-  return contents("/proc/" + std::to_string(tid) + "/status");
-}
 
 pid_t number(const std::string& text) {
   return static_cast<pid_t>(strtol(text.c_str(), nullptr, 10));
@@ -72,12 +46,12 @@ std::string user_name(uid_t uid) {
 
 Error forbidden(pid_t pid, int code) {
   if (code == ESRCH) return make_error("process {} ended while Tally attached to it", pid);
-  const auto uid = static_cast<uid_t>(number(field(status_of(pid), "Uid")));
+  const auto uid = static_cast<uid_t>(number(status_field(status_of(pid), "Uid")));
   if (uid != geteuid() && geteuid() != 0) {
     return make_error("process {} belongs to {}; run tally as that user or as root", pid,
                       user_name(uid));
   }
-  const int scope = number(contents("/proc/sys/kernel/yama/ptrace_scope"));
+  const int scope = number(contents_of("/proc/sys/kernel/yama/ptrace_scope"));
   if (scope > 0) {
     return make_error(
         "process {} cannot be traced: this kernel lets a program trace only its own children "
@@ -153,13 +127,13 @@ class Seizing {
 
   static bool is_ours(pid_t tid) {
     const int code = errno;
-    const bool ours = number(field(status_of(tid), "TracerPid")) == getpid();
+    const bool ours = number(status_field(status_of(tid), "TracerPid")) == getpid();
     errno = code;
     return ours;
   }
   static bool is_dead(pid_t tid) {
     const int code = errno;
-    const std::string state = field(status_of(tid), "State");
+    const std::string state = status_field(status_of(tid), "State");
     errno = code;
     return state.empty() || state[0] == 'Z' || state[0] == 'X';
   }
@@ -186,7 +160,7 @@ class Seizing {
       if (state == State::kRunning) tid = t;
     }
     const std::string where =
-        contents("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(tid) + "/wchan");
+        contents_of("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(tid) + "/wchan");
     return make_error(
         "thread {} of process {} does not stop: it is inside the kernel{}{}; try again later", tid,
         pid_, where.empty() || where == "0" ? "" : " in ", where == "0" ? "" : where);
@@ -223,7 +197,7 @@ class Seizing {
   }
 
   void stands(pid_t tid, int signal) {
-    if (number(field(status_of(tid), "Tgid")) != pid_) {
+    if (number(status_field(status_of(tid), "Tgid")) != pid_) {
       children_.erase(tid);
       return detach(tid);  // a child, born meanwhile
     }
@@ -232,7 +206,7 @@ class Seizing {
   }
 
   void note_birth(pid_t tid) {
-    if (number(field(status_of(tid), "Tgid")) == pid_) {
+    if (number(status_field(status_of(tid), "Tgid")) == pid_) {
       threads_.emplace(tid, State::kRunning);
     } else {
       children_.insert(tid);
@@ -257,30 +231,30 @@ Status check_attachable(pid_t pid) {
   const std::string proc = "/proc/" + std::to_string(pid);
   const std::string status = status_of(pid);
   if (status.empty()) return make_error("there is no process {}", pid);
-  const std::string state = field(status, "State");
-  if (const pid_t process = number(field(status, "Tgid")); process != pid) {
+  const std::string state = status_field(status, "State");
+  if (const pid_t process = number(status_field(status, "Tgid")); process != pid) {
     return make_error("{} is a thread of process {}; give that one", pid, process);
   }
   if (state[0] == 'Z' || state[0] == 'X') {
-    if (number(field(status, "Threads")) > 1) {
+    if (number(status_field(status, "Threads")) > 1) {
       return make_error("the main thread of process {} has ended; such a process cannot be taken",
                         pid);
     }
     return make_error("process {} has ended already (a zombie, waiting for its parent)", pid);
   }
-  if (field(status, "VmSize").empty()) {
-    return make_error("process {} is a kernel thread ({})", pid, field(status, "Name"));
+  if (status_field(status, "VmSize").empty()) {
+    return make_error("process {} is a kernel thread ({})", pid, status_field(status, "Name"));
   }
   if (pid == getpid() || same_file(proc + "/exe", "/proc/self/exe")) {
     return make_error("process {} is tally itself", pid);
   }
-  if (const pid_t tracer = number(field(status, "TracerPid")); tracer != 0) {
+  if (const pid_t tracer = number(status_field(status, "TracerPid")); tracer != 0) {
     return make_error(
         "process {} is traced already, by process {} ({}); a process has one tracer, so that one "
         "must let it go first",
-        pid, tracer, field(status_of(tracer), "Name"));
+        pid, tracer, status_field(status_of(tracer), "Name"));
   }
-  if (number(field(status, "Seccomp")) > 0) {
+  if (number(status_field(status, "Seccomp")) > 0) {
     return make_error(
         "process {} runs under a seccomp filter, which may kill it for system calls that Tally "
         "makes in its name",

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "tracee/proc_files.h"
 #include "tracee/program.h"
 
 namespace tally::tracee {
@@ -368,18 +369,11 @@ void Process::send_signal(pid_t tid, int signal) {
 }
 
 Process::Dispositions Process::dispositions(pid_t tid) const {
-  Dispositions result;
-  const std::string path = "/proc/" + std::to_string(tid) + "/status";
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return result;  // killed meanwhile
-  char text[4096];
-  const ssize_t got = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (got <= 0) return result;
-  text[got] = 0;
-  if (const char* at = strstr(text, "SigIgn:")) result.ignored = strtoull(at + 7, nullptr, 16);
-  if (const char* at = strstr(text, "SigCgt:")) result.caught = strtoull(at + 7, nullptr, 16);
-  return result;
+  const std::string status = status_of(tid);  // empty: killed meanwhile
+  const auto set = [&](const char* name) {
+    return strtoull(status_field(status, name).c_str(), nullptr, 16);
+  };
+  return {.caught = set("SigCgt"), .ignored = set("SigIgn")};
 }
 
 bool Process::try_registers(pid_t tid, user_regs_struct& regs) const {
@@ -474,13 +468,7 @@ Result<int> Process::take_descriptor(int target_fd) const {
 }
 
 std::string thread_name(pid_t tid) {
-  const std::string path = "/proc/" + std::to_string(tid) + "/comm";
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {};
-  char text[64];
-  const ssize_t got = read(fd, text, sizeof text);
-  close(fd);
-  std::string name(text, got > 0 ? static_cast<size_t>(got) : 0);
+  std::string name = contents_of("/proc/" + std::to_string(tid) + "/comm");
   if (!name.empty() && name.back() == '\n') name.pop_back();
   return name;
 }

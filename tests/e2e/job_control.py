@@ -58,6 +58,13 @@ class Terminal:
     def send(self, text):
         os.write(self.fd, text.encode())
 
+    def interrupt(self):
+        """^C, of which the shell's command dies."""
+        self.send("\x03")
+        self.wait_for("PROMPT> ")
+        self.send("echo status=$?\n")
+        self.wait_for("status=130\n")  # 128 + SIGINT
+
     def wait_for_lines(self):
         """Until the terminal is the command's: what is typed while the shell still reads single
         keys is no line for the command, natively neither."""
@@ -159,10 +166,7 @@ def shell_with_tally():
     t.wait_for(r"tick \d+\n")
     t.send("fg\n")
     t.wait_for(r"tick \d+\n")
-    t.send("\x03")
-    t.wait_for("PROMPT> ")
-    t.send("echo status=$?\n")
-    t.wait_for("status=130\n")  # 128 + SIGINT
+    t.interrupt()
     t.send(f"{TALLY} profile -o handled.tally -- {TICKER} handles\n")
     t.wait_for(r"tick 3\n")
     t.send("\x03")
@@ -214,10 +218,7 @@ def shell_under_tally():
     t.wait_for(r"tick \d+\n")
     t.send("fg\n")
     t.wait_for(r"tick \d+\n")
-    t.send("\x03")
-    t.wait_for("PROMPT> ")
-    t.send("echo status=$?\n")
-    t.wait_for("status=130\n")
+    t.interrupt()
     t.send("sleep 100 | cat &\n")
     t.wait_for("PROMPT> ")
     t.send("kill -STOP %1; kill -CONT %1; kill %1; wait %1; echo waited=$?\n")
