@@ -4,7 +4,7 @@
 For each program, round by round: natively, with a counter in every block (*slow*), with counters
 outside a maximum spanning tree (*quick*), the same with measured weights (*feedback*) and, if
 wanted, under callgrind.  CPU time is user + system time of everything the command started (wait4),
-so the monitor's share is in it.  Figures are medians.  Every run's output, stderr and exit status
+so the monitor's share is in it.  A ratio is the median of the rounds' own ratios.  Every run's output, stderr and exit status
 must equal the native one's, and every profile must be balanced; whatever is not is listed and the
 exit status is 1.
 
@@ -200,9 +200,19 @@ class Bench:
         runs = self.cells.get((name, way))
         return statistics.median(r.cpu_s for r in runs) if runs else None
 
+    def ratios(self, name, way):
+        """One a round: the machine's own speed drifts between rounds, much less within one."""
+        natives, others = (self.cells.get((name, w), []) for w in ("native", way))
+        return [o.cpu_s / n.cpu_s for n, o in zip(natives, others) if n.cpu_s > 0]
+
     def ratio(self, name, way):
-        native, other = self.cpu(name, "native"), self.cpu(name, way)
-        return other / native if native and other else None
+        found = self.ratios(name, way)
+        return statistics.median(found) if found else None
+
+    def spread(self, name, way):
+        """The lowest and the highest of the rounds' ratios."""
+        found = self.ratios(name, way)
+        return f"{min(found):.2f}-{max(found):.2f}" if found else "-"
 
 
 def row(*cells):
@@ -215,8 +225,8 @@ def number(value, form="{:.2f}"):
 
 def speed_table(bench, table, ways):
     titles = [NAMES.get(way, way) for way in ways]
-    lines = [row("program", "native s", *titles, "slow / quick", "monitor MB"),
-             row("---", *["---:"] * (len(ways) + 3))]
+    lines = [row("program", "native s", *titles, "slow / quick", "quick from-to", "monitor MB"),
+             row("---", *["---:"] * (len(ways) + 4))]
     for program in table:
         ratios = {way: bench.ratio(program.name, way) for way in ways}
         slow, quick = ratios.get("blocks"), ratios.get("edges")
@@ -225,13 +235,14 @@ def speed_table(bench, table, ways):
         lines.append(row(program.name, number(bench.cpu(program.name, "native")),
                          *(number(ratios[way]) for way in ways),
                          number(slow / quick if slow and quick else None),
+                         bench.spread(program.name, "edges"),
                          number(peak / KB_PER_MB if peak else None, "{:.0f}")))
     means = []
     for way in ways:
         values = [r for p in table if (r := bench.ratio(p.name, way))]
         means.append(number(math.exp(statistics.fmean(map(math.log, values)))
                             if values else None))
-    lines.append(row("**geometric mean**", "", *(f"**{m}**" for m in means), "", ""))
+    lines.append(row("**geometric mean**", "", *(f"**{m}**" for m in means), "", "", ""))
     return lines
 
 
@@ -274,7 +285,7 @@ def results(bench, table, options):
     lines = [
         "# Benchmark results", "",
         f"Made by `bench/run.py` on {datetime.date.today()}: {machine()}; {version or 'tally'}; "
-        f"median of {bench.rounds} interleaved runs, scale {options.scale:g}.", "",
+        f"median of the ratios of {bench.rounds} rounds, scale {options.scale:g}.", "",
         "## Speed", "",
         "CPU time of target plus monitor over native. *slow* counts every block, *quick* the edges "
         "outside a maximum spanning tree, *feedback* the same with measured weights.", "",
