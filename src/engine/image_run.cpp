@@ -91,9 +91,8 @@ void ImageRun::enable_feedback() {
 
 // How addresses are told apart, and what returns look like.
 void ImageRun::choose_forms() {
-  // Libraries come closely below the loader; should one ever come elsewhere and collide, that is
-  // refused by name.
-  constexpr uint64_t kRoomForLibrariesBytes = 256ull << 20;
+  // Libraries come closely below the loader; those that would collide are moved (keep_apart.cpp).
+  constexpr uint64_t kRoomForLibrariesBytes = 16ull << 20;
   if (!modules_.low_halves_may_collide(kRoomForLibrariesBytes)) {
     cache_.set_compare(Compare::kLow32);
     modules_.forbid_collisions();

@@ -8,6 +8,7 @@ namespace tally::engine {
 namespace {
 
 constexpr uint64_t kPageMask = ~uint64_t{0xfff};
+constexpr uint64_t kPageBytes = 4096;
 
 // Whether two ranges meet when only the low 32 bits count.
 bool low_halves_meet(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size) {
@@ -252,13 +253,46 @@ bool ModuleMap::low_halves_may_collide(uint64_t below_bytes) const {
     const uint64_t below = loader ? below_bytes : 0;
     for (const auto& b : modules_) {
       if (a == b) continue;
-      if (low_halves_meet(a->mapped.begin.value() - below, a->mapped.size_bytes() + below,
-                          b->mapped.begin.value(), b->mapped.size_bytes())) {
+      const TargetRange room{a->mapped.begin - below, a->mapped.end};
+      // What lies in the room itself (the vdso on many kernels) differs from all else in it.
+      if (overlaps(room, b->mapped)) continue;
+      if (low_halves_meet(room.begin.value(), room.size_bytes(), b->mapped.begin.value(),
+                          b->mapped.size_bytes())) {
         return true;
       }
     }
   }
   return false;
+}
+
+bool ModuleMap::alike_to_code(TargetRange range) const {
+  const auto meets = [&](uint64_t begin, uint64_t size_bytes) {
+    const TargetRange other{TargetAddr(begin), TargetAddr(begin + size_bytes)};
+    return !overlaps(range, other) &&
+           low_halves_meet(range.begin.value(), range.size_bytes(), begin, size_bytes);
+  };
+  for (const auto& module : modules_) {
+    if (module->gone || module->generated) continue;
+    if (meets(module->mapped.begin.value(), module->mapped.size_bytes())) return true;
+  }
+  return std::any_of(translated_pages_.begin(), translated_pages_.end(),
+                     [&](const auto& page) { return meets(page.second, kPageBytes); });
+}
+
+std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
+  if (!collisions_forbidden_ || !alike_to_code(range)) return std::nullopt;
+  const auto mappings = process_.mappings();
+  if (!mappings) return std::nullopt;
+  constexpr uint64_t kStepBytes = 64ull << 20;
+  constexpr uint64_t kFarthestBytes = 64ull << 30;
+  for (uint64_t down = kStepBytes; down < std::min(kFarthestBytes, range.begin.value());
+       down += kStepBytes) {
+    const TargetRange lower{range.begin - down, range.end - down};
+    const bool taken = std::any_of(mappings->begin(), mappings->end(),
+                                   [&](const auto& m) { return overlaps(m.range, lower); });
+    if (!taken && !alike_to_code(lower)) return lower.begin;
+  }
+  return std::nullopt;
 }
 
 bool ModuleMap::has_code_in(TargetRange range) const {

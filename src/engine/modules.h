@@ -88,6 +88,9 @@ class ModuleMap {
   bool low_halves_may_collide(uint64_t below_bytes) const;
   // From now on a new module that collides is an error.
   void forbid_collisions() { collisions_forbidden_ = true; }
+  // A better place for a new mapping whose addresses are alike to code's in their low 32 bits;
+  // nothing when the one it has will do.
+  std::optional<TargetAddr> apart_from_code(TargetRange range) const;
   // True when any module has executable memory in the range.
   bool has_code_in(TargetRange range) const;
 
@@ -104,6 +107,7 @@ class ModuleMap {
              TargetRange executable);
   Module& generated_at(TargetRange range);
   bool grow_stack(TargetAddr address);
+  bool alike_to_code(TargetRange range) const;
   std::span<const uint8_t> snapshot(TargetAddr address, TargetAddr end);
   void prepare_view(Module& module) const;
 

@@ -185,7 +185,9 @@ void Service::serve(uint32_t slot) {
       }
       return;
     case Request::kSyscallDone:
-      if (Status status = after_syscall(slot); !status) fail(status.error());
+      if (Status status = after_syscall(slot); !status) {
+        if (!send_to_call(slot)) fail(status.error());
+      }
       return;
   }
   if (send_to_call(slot)) return;

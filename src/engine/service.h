@@ -126,6 +126,8 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  static uint64_t protection_for_kernel(uint64_t protection);
+  Result<uint64_t> keep_apart(const PendingCall& call, uint64_t result);
   uint64_t mapped_bytes() const;
   void raise_limit(uint32_t slot, const PendingCall& call);
   void show_limit(const PendingCall& call);

@@ -183,6 +183,12 @@ uint64_t Service::answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& argu
   return 0;
 }
 
+// The kernel is never told that memory is executable; it keeps code readable where it is.
+uint64_t Service::protection_for_kernel(uint64_t protection) {
+  if ((protection & PROT_EXEC) == 0) return protection;
+  return (protection & ~uint64_t{PROT_EXEC}) | PROT_READ;
+}
+
 Status Service::before_syscall(uint32_t slot) {
   PendingCall call;
   call.number = reg(slot, kRax);
@@ -209,12 +215,7 @@ Status Service::before_syscall(uint32_t slot) {
   }
   const bool takes_protection =
       call.number == SYS_mmap || call.number == SYS_mprotect || call.number == SYS_pkey_mprotect;
-  if (takes_protection && (call.arguments[2] & PROT_EXEC)) {
-    // The kernel keeps code readable where it is executable.
-    uint64_t protection = call.arguments[2] & ~static_cast<uint64_t>(PROT_EXEC);
-    protection |= PROT_READ;
-    set_reg(slot, kRdx, protection);
-  }
+  if (takes_protection) set_reg(slot, kRdx, protection_for_kernel(call.arguments[2]));
   raise_limit(slot, call);
   if (installs_filter(call.number, call.arguments)) TRY(change_filter(slot, call.arguments[2]));
   if (ends_thread(call.number)) {
@@ -285,9 +286,15 @@ bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
 
 Status Service::after_syscall(uint32_t slot) {
   const PendingCall call = pending_[slot];
+  const auto is_error = [](uint64_t value) {
+    return static_cast<int64_t>(value) < 0 && static_cast<int64_t>(value) >= -4095;
+  };
+  uint64_t result = reg(slot, kRax);
+  if (!is_error(result)) {
+    TRY_ASSIGN(result, keep_apart(call, result));
+  }
+  const bool failed = is_error(result);
   pending_.erase(slot);
-  const uint64_t result = reg(slot, kRax);
-  const bool failed = static_cast<int64_t>(result) < 0 && static_cast<int64_t>(result) >= -4095;
   // These were changed on the way in; the kernel would have left them alone.
   set_reg(slot, kRdx, call.arguments[2]);
   set_reg(slot, kRsi, call.arguments[1]);

@@ -1,0 +1,51 @@
+// Mappings that the kernel places where their addresses are alike to other code's.
+//
+// Comparisons and landings look at the low 32 bits of addresses (translate/unit.h), which is exact
+// only as long as no two addresses of code are alike in them.  A new mapping that would be, and
+// whose place the program left to the kernel, is unmapped and made again where it is not.  The
+// program sees what the second call returned.  What it wants at a fixed address stays there; should
+// it hold code that is alike to other code, that is refused by name.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "engine/service.h"
+
+namespace tally::engine {
+
+namespace {
+
+// Larger ones are reservations of data; hardly any place would do for them.
+constexpr uint64_t kLargestKeptApartBytes = 1ull << 30;
+constexpr unsigned kAttemptsMax = 4;
+
+bool placed_by_kernel(const std::array<uint64_t, 6>& arguments) {
+  constexpr uint64_t kOwnPlace =
+      MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB;
+  return arguments[0] == 0 && (arguments[3] & kOwnPlace) == 0;
+}
+
+}  // namespace
+
+// Goes in front of everything else that is done about a finished call: it may be begun again.
+Result<uint64_t> Service::keep_apart(const PendingCall& call, uint64_t result) {
+  const uint64_t size_bytes = (call.arguments[1] + 0xfff) & ~uint64_t{0xfff};
+  if (call.number != SYS_mmap || !placed_by_kernel(call.arguments) ||
+      size_bytes > kLargestKeptApartBytes) {
+    return result;
+  }
+  for (unsigned attempt = 0; attempt < kAttemptsMax; ++attempt) {
+    const TargetRange range{TargetAddr(result), TargetAddr(result + size_bytes)};
+    const std::optional<TargetAddr> better = modules_.apart_from_code(range);
+    if (!better) return result;
+    TRY(call_in_target(SYS_munmap, {result, size_bytes, 0, 0, 0, 0}));
+    std::array<uint64_t, 6> again = call.arguments;
+    again[0] = better->value();
+    again[2] = protection_for_kernel(again[2]);
+    TRY_ASSIGN(const int64_t placed, call_in_target(SYS_mmap, again));
+    if (placed < 0) return static_cast<uint64_t>(placed);
+    result = static_cast<uint64_t>(placed);
+  }
+  return result;
+}
+
+}  // namespace tally::engine

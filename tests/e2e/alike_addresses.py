@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""New code whose addresses would be alike to other code's in the low 32 bits is placed elsewhere.
+
+The program leaves the kernel no other room for a mapping than one that is alike to its own code,
+makes code there and calls it from where a mistaken return would show.
+"""
+import json
+import subprocess
+
+from refusal import accepted, compile_c, complain, finish, path, profile
+
+
+def find(value, key):
+    """The first value of `key` anywhere in a JSON document."""
+    if isinstance(value, dict):
+        if key in value:
+            return value[key]
+        value = list(value.values())
+    found = (find(item, key) for item in value) if isinstance(value, list) else ()
+    return next((f for f in found if f is not None), None)
+
+
+PROGRAM = compile_c(
+    "alike",
+    r"""
+    #define _GNU_SOURCE
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #define SIZE (8ul << 20)
+    #define HOLE (12ul << 20)  // the kernel wants room to align it
+    #define RESERVE (9ul << 30)
+    #define ALL (4ul << 30)
+    typedef int (*function)(int);
+    static volatile function made;
+    __attribute__((noinline)) static int back(int i) { return made(i) + 1; }
+    static void* map(unsigned long size, int protection) {
+      return mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
+    static int alike(const char* p) {
+      return (uint32_t)((uintptr_t)&back - (uintptr_t)p) < SIZE;
+    }
+    int main(void) {
+      const uintptr_t big = (uintptr_t)map(RESERVE, PROT_NONE);
+      uintptr_t hole = ((uintptr_t)&back - HOLE / 2) & ~((2ul << 20) - 1);
+      hole = (big + ((hole - big) & (ALL - 1)));
+      munmap((void*)hole, HOLE);
+      char* p;
+      int fillers = 0;
+      // What lies above the reservation fills up first.
+      while ((uintptr_t)(p = map(SIZE, PROT_READ | PROT_WRITE | PROT_EXEC)) > hole + HOLE &&
+             !alike(p)) {
+        fillers++;
+      }
+      munmap((void*)big, (uintptr_t)p > big ? (uintptr_t)p - big : RESERVE);
+      if ((uintptr_t)p > big) munmap(p + SIZE, big + RESERVE - (uintptr_t)(p + SIZE));
+      // lea eax, [rdi + 1]; ret, where `back` has its own code
+      char* at = alike(p) ? p + (uint32_t)((uintptr_t)&back - (uintptr_t)p) : p;
+      memcpy(at, "\x8d\x47\x01\xc3", 4);
+      made = (function)at;
+      long sum = 0;
+      for (int i = 0; i < 1000; i++) sum += back(i);
+      printf("alike %d sum %ld\n", alike(p), sum);
+      return 0;
+    }
+    """,
+)
+
+moved = 0
+native = subprocess.run([PROGRAM], capture_output=True, text=True, check=True).stdout
+if native != "alike 1 sum 501500\n":
+    complain(f"natively it should have been alike: {native!r}")
+for number in range(3):
+    name = f"alike{number}.tally"
+    done = accepted(profile(name, PROGRAM), "a mapping that would be alike")
+    said = done.stdout.decode(errors="replace")
+    # One start in some hundred has program and loader alike: then nothing needs to be moved.
+    if said not in ("alike 0 sum 501500\n", "alike 1 sum 501500\n"):
+        complain(f"under Tally it printed {said!r}")
+    report = json.loads(accepted(["report", path(name), "--format=json"], "report").stdout)
+    if not find(report, "balanced"):
+        complain("not balanced")
+    moved += said.startswith("alike 0")
+if moved == 0:
+    complain("three times it was left where it is alike")
+finish()
