@@ -53,19 +53,25 @@ struct Module {
 
 struct Place {
   uint32_t module = 0;  // index in Claims::modules
-  LinkAddr address;
+  LinkAddr address = {};
   auto operator<=>(const Place&) const = default;
 };
 
-// Where in the profile a claim stands: line of a text, row of a table; 0 when there is no such
-// thing.
+// Where in the profile a claim stands, from 1: line of a text, row of a table, entry of a list
+// (`describe_record` in read.h says which); 0 when there is no such thing.
 using Record = uint64_t;
 
 struct BlockClaim {
-  Place begin;
+  Place begin = {};
   uint64_t size_bytes = 0;  // 0: the profile does not say where the block ends
   uint64_t count = 0;       // times entered at its begin
   Record record = 0;
+  uint32_t procedure = kNoProcedure;  // index in Claims::procedures, where the profile says
+  bool returns = false;               // ends with a return, for which there is no edge
+  // The profile admits that counts around this block are unknown (they are not among the claims):
+  // its flow cannot be compared.
+  bool unsure = false;
+  static constexpr uint32_t kNoProcedure = UINT32_MAX;
 };
 
 // What `EdgeClaim::from` names: formats differ.
@@ -81,8 +87,8 @@ enum class EdgeRole : uint8_t {
 };
 
 struct EdgeClaim {
-  Place from;
-  Place to;
+  Place from = {};
+  Place to = {};
   uint64_t count = 0;
   Record record = 0;
   EdgeOrigin origin = EdgeOrigin::kBranchInstruction;
@@ -90,22 +96,23 @@ struct EdgeClaim {
 };
 
 struct InstructionClaim {
-  Place at;
+  Place at = {};
   uint64_t count = 0;  // executions; kShares: samples
   Record record = 0;
 };
 
 struct ProcedureClaim {
-  Place entry;
-  std::string name;
+  Place entry = {};
+  std::string name = {};
   uint64_t count = 0;  // times entered; kShares: samples in it
   Record record = 0;
+  bool unsure = false;  // the profile names it, but does not know its count
 };
 
 struct LineClaim {
-  std::string file;
+  std::string file = {};
   uint32_t line = 0;
-  std::string function;  // empty: the format does not say
+  std::string function = {};  // empty: the format does not say
   uint64_t count = 0;
   Record record = 0;
 };
@@ -114,9 +121,10 @@ struct LineClaim {
 // like), so that conservation can be checked: `entered` flows into the block from nowhere, `left`
 // out of it.
 struct AbnormalClaim {
-  Place block;
+  Place block = {};
   uint64_t entered = 0;
   uint64_t left = 0;
+  uint64_t behind_call = 0;  // of `entered`: what began behind the call that ends the block
 };
 
 struct Claims {
