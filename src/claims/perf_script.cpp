@@ -120,6 +120,8 @@ class Reader {
     const Number ip = parse_hex(next_word(rest));
     frame.ip = ip.value;
     frame.symbol = trimmed(rest);
+    // A period in front of the event's name looks like an address.
+    if (next_word(rest).ends_with(':')) return false;
     return ip.fault == NumberFault::kNone;
   }
 
