@@ -139,6 +139,8 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
   run.facts().number = ++runs_begun_;
   run.facts().begun = begun;
   run.facts().parent = parent == nullptr ? 0 : parent->facts().number;
+  if (options_.label) options_.label(run.facts());
+  run.begin_keeping();
   owner_[run.pid()] = &run;
   if (options_.attach_to) run.service().spare_target(wish_to_end);
   service_thread_.add(run.service());
