@@ -157,9 +157,12 @@ Status run(const Options& options, const std::vector<std::string>& command,
     return writer.add(std::move(profile));
   };
   TRY_ASSIGN(engine::RunResult result, engine::run(run_options));
-  names.print();
+  if (!result.failure) names.print();
   TRY(writer.commit());
   if (keeper) keeper->remove_all();
+  if (result.failure) {
+    return make_error("{}; what was counted until then is in {}", result.failure->message, output);
+  }
   if (options.verbose) std::fprintf(stderr, "tally: profile written to %s\n", output.c_str());
   outcome.exit_code = result.exit_status;
   outcome.signal = result.exited ? 0 : result.signal;

@@ -189,7 +189,6 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
 // that are generated at every return, Go at every change of goroutine).
 void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
   if (unit.module->generated || unit.module->image->unwind_ranges().empty()) return;
-  if (kept_ != nullptr) return;  // all calls have
   const cfg::Procedure& p = unit.procedure;
   std::vector<std::pair<uint32_t, EventKind>> wanted;
   bool at_entry = false;
