@@ -250,6 +250,40 @@ for at in range(0, journal, journal // 10):
                           capture_output=True, timeout=60, check=False)
     if done.returncode not in (0, 125) or (done.returncode and done.stderr.count(b"\n") != 1):
         complain(f"torn at {at}: {done.returncode} {done.stderr.decode()}")
+
+
+def checksum(payload):
+    value = 0x811C9DC5
+    for byte in payload:
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return value
+
+
+def nonsense(f):
+    """A record that is whole, but makes no sense; small ones make the most difference."""
+    f.seek(JOURNAL)
+    data = f.read()
+    records = []
+    at = 0
+    while at + 8 <= len(data):
+        size = struct.unpack_from("<I", data, at)[0]
+        records.append((at, size))
+        at += 8 + size
+    at, size = RANDOM.choice(records) if RANDOM.random() < 0.7 else records[0]
+    payload = bytearray(data[at + 8 : at + 8 + size])
+    for _ in range(RANDOM.choice((1, 1, 3))):
+        payload[RANDOM.randrange(len(payload))] = RANDOM.choice((0, 1, 0x7F, 0x80, 0xFF, 7, 8))
+    f.seek(JOURNAL + at)
+    f.write(struct.pack("<II", size, checksum(payload)) + bytes(payload))
+
+
+for number in range(60):
+    file = variant("nonsense", nonsense)
+    done = subprocess.run([TALLY, "recover", file, "-o", path("nonsense.tally")],
+                          capture_output=True, timeout=60, check=False)
+    if done.returncode not in (0, 125):
+        complain(f"nonsense {number}: {done.returncode} {done.stderr.decode()[:500]}")
+        subprocess.run(["cp", "--sparse=always", file, f"{file}.{number}"], check=True)
 recover_refused(variant("cut", lambda f: f.truncate(1 << 20)), "cut off", ["cut off"])
 recover_refused(variant("newer", flip(16)), "another version", ["another version"])
 recover_refused(variant("foreign", flip(0)), "foreign", ["no file of --keep-counters"])
