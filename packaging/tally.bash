@@ -20,7 +20,7 @@ _tally_formats() {
 _tally() {
   local cur prev words cword
   _init_completion -n = || return
-  local commands="profile report annotate explain dump doctor"
+  local commands="profile recover report annotate explain dump doctor"
   local program
   program=$(_tally_program_index)
   if [[ -n $program ]]; then
@@ -38,6 +38,10 @@ _tally() {
     --placement=*)
       COMPREPLY=($(compgen -W "edges blocks feedback=" -- "${cur#*=}"))
       compopt -o nospace
+      return ;;
+    --keep-counters=*)
+      cur=${cur#--keep-counters=}
+      _filedir
       return ;;
     --pid=*)
       COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "${cur#*=}"))
@@ -58,7 +62,8 @@ _tally() {
   fi
   local options=
   case ${words[1]} in
-    profile) options="-o --output= --placement= --pid= --duration= --verbose --help --" ;;
+    profile) options="-o --output= --placement= --pid= --duration= --keep-counters= --verbose --help --" ;;
+    recover) options="-o --output= --help" ;;
     report) options="--format= --top= --help" ;;
     annotate) options="--function= --module= --syntax= --format= --help" ;;
     explain) options="--module= --format= --help" ;;
@@ -80,6 +85,7 @@ _tally() {
     return
   fi
   case ${words[1]} in
+    recover) _filedir ;;
     report | annotate | explain) _filedir tally ;;
     dump) if [[ ${words[2]} == cfg ]]; then _filedir; else _filedir tally; fi ;;
     profile) COMPREPLY=($(compgen -c -- "$cur")) ;;

@@ -13,6 +13,7 @@
 #include "cli/dump_profile.h"
 #include "cli/explain.h"
 #include "cli/profile.h"
+#include "cli/recover.h"
 #include "cli/report.h"
 
 namespace {
@@ -54,8 +55,10 @@ int main(int argc, char** argv) {
   auto outcome = std::make_shared<tally::cli::CommandOutcome>();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto split = tally::cli::split_command_line(
-      arguments, {"profile", "report", "annotate", "explain", "check", "dump", "doctor", "help"});
+      arguments, {"profile", "recover", "report", "annotate", "explain", "check", "verify", "dump",
+                  "doctor", "help"});
   tally::cli::register_profile(app, outcome, split.command);
+  tally::cli::register_recover(app, outcome);
   tally::cli::register_report(app, outcome);
   tally::cli::register_annotate(app, outcome);
   tally::cli::register_dump_profile(app, outcome);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "engine/kept_run.h"
+
 namespace tally::engine {
 
 using profile::Provenance;
@@ -37,6 +39,7 @@ void CodeCache::initialize_tables() {
 
 uint32_t CodeCache::allocate_counter() {
   CHECK(next_counter_ < tcb::kCountersMax) << "out of counters";
+  if (kept_ != nullptr) kept_->reserve_counter(next_counter_);
   return next_counter_++;
 }
 
@@ -139,8 +142,8 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   };
   request.replaceable = module.from_memory;
   // Back-traces do not show for sure what is active in code without call frame information.
-  request.open_calls =
-      request.replaceable || !module.image->unwind_range_at(bounds.entry).has_value();
+  request.open_calls = request.replaceable || kept_ != nullptr ||
+                       !module.image->unwind_range_at(bounds.entry).has_value();
   request.unstable =
       module.from_memory && module.writable.meets({module.to_target(bounds.range.begin),
                                                    module.to_target(bounds.range.end)});
@@ -170,6 +173,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   }
   TRY(emit(*unit, *module.area));
   register_unit(*unit, *module.area);
+  if (kept_ != nullptr) kept_->unit(*unit, modules_);
   units_.push_back(std::move(unit));
   join_links(*units_.back());
   return Ok{};
@@ -249,6 +253,7 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;
   request.first_block_event = kUnsupportedEventBase + unit.first_block;
+  request.where = kept_ == nullptr ? 0 : unit.id + 1;
   request.checked = unit.checked;
   unit.first_check = static_cast<uint32_t>(checks_.size());
   request.first_check_event = kStaleEventBase + unit.first_check;
@@ -354,14 +359,6 @@ void CodeCache::seal() {
   std::vector<uint32_t>().swap(next_waiting_);
   std::vector<uint8_t>().swap(link_waits_);
   std::vector<std::vector<CodeRecord>>().swap(records_);
-}
-
-void CodeCache::release(uint32_t id) {
-  Unit& unit = *units_[id];
-  unit.code = UnitCode();
-  unit.plan = Plan();
-  std::vector<cfg::Edge>().swap(unit.procedure.edges);
-  std::vector<uint8_t>().swap(unit.insn_sizes);
 }
 
 // ---- looking up --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "engine/code_map.h"
 #include "engine/describe.h"
 #include "engine/finish.h"
+#include "engine/keeper.h"
 #include "engine/perf_map.h"
 
 namespace tally::engine {
@@ -107,8 +108,20 @@ void ImageRun::choose_forms() {
   cache_.set_returns(code_bytes < kLargeProgramBytes ? Returns::kJump : Returns::kPaired);
 }
 
+// In front of everything that is to be kept.
+Status ImageRun::open_kept() {
+  if (options_.keeper == nullptr) return Ok{};
+  TRY_ASSIGN(kept_, options_.keeper->begin_run(process_->pid()));
+  region_.keep_threads_in(kept_->descriptor(), kKeptSlotsOffset);
+  cache_.keep_in(kept_.get());
+  ledger_.keep_in(kept_.get());
+  service_.keep_in(kept_.get());
+  return Ok{};
+}
+
 Status ImageRun::set_up() {
   TRY(check_target());
+  TRY(open_kept());
   describe_process(*process_, facts_);
   const pid_t pid = process_->pid();
   cpu_before_seconds_ = process_->cpu_seconds();
@@ -280,6 +293,7 @@ void ImageRun::end(double cpu_seconds) {
   facts_.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
   facts_.target_cpu_seconds = std::max(0.0, cpu_seconds - cpu_before_seconds_);
+  if (kept_) kept_->end(facts_);
 }
 
 void ImageRun::replaced() {
@@ -354,7 +368,9 @@ void ImageRun::collect(profile::Profile& result) {
     ledger_.issue("changed code", service_.generated().doubt());
   }
   const PerfMap names = PerfMap::read(process_->pid());
-  build_profile(cache_, modules_, ledger_, counters, names, result);
+  build_profile({cache_, ledger_, counters, describe_modules(modules_),
+                 [&](const Unit& unit) { return procedure_name(unit, names); }},
+                result);
   totals_.add_rows(result, facts_.begun);
   result.run = std::move(facts_);
   profile::Run& run = result.run;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/kept_run.h"
 #include "engine/undescribed_frames.h"
 
 namespace tally::engine {
@@ -77,6 +78,7 @@ void Ledger::issue(const std::string& scope, const std::string& message, uint64_
   if (recording_ != nullptr) {
     recording_->push_back([=](Ledger& l) { l.take_back_issue(scope, message, amount); });
   }
+  keep_issue(scope, message, static_cast<int64_t>(amount));
   for (profile::Issue& known : issues_) {
     if (known.scope == scope && known.message == message) {
       known.amount += amount;
@@ -111,13 +113,16 @@ void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::st
 }
 
 void Ledger::leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   Position position;
   position.ref = {point.ref.unit, point.ref.block};
   position.done = point.ref.insn;
   position.block_counted = point.counted;
   leave_at(position, AbnormalKind::kOther, "its code had been changed");
-  if (to.valid()) moves_[{point.ref, to}] += 1;
+  if (!to.valid()) return;
+  moves_[{point.ref, to}] += 1;
+  keep_move(point.ref, to);
 }
 
 void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
@@ -126,15 +131,19 @@ void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
 }
 
 void Ledger::leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   leave(ref, AbnormalKind::kOther, "its code was changed by this system call");
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  if (to.valid() && !ends_by_itself(ref)) moves_[{{ref.unit, ref.block, count}, to}] += 1;
+  if (!to.valid() || ends_by_itself(ref)) return;
+  moves_[{{ref.unit, ref.block, count}, to}] += 1;
+  keep_move({ref.unit, ref.block, count}, to);
 }
 
 void Ledger::enter(uint32_t slot, BlockRef ref, AbnormalKind kind, const std::string& detail) {
   booker_ = slot;
   enter_block(ref, kind, detail);
+  keep_where(slot, ref);
 }
 
 void Ledger::enter_block(BlockRef ref, AbnormalKind kind, const std::string& detail) {
@@ -197,6 +206,7 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 
 void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
                              AbnormalKind kind, const std::string& detail) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
   elf::UnwindRegisters registers = unwind_registers(regs);
@@ -225,6 +235,7 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
   close_frames(trace, slot, first, kind, detail);
   interruptions_.forget(slot);
+  keep_interruptions(slot);
 }
 
 // Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
@@ -273,16 +284,19 @@ void Ledger::begin_behind(BlockRef ref) {
 void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
                          uint32_t parent_slot) {
   booker_ = slot;
+  const KeptBusy busy(kept_);
   const Position position = locate(regs, slot);
   if (position.kind != Position::Kind::kInBlock) {
     issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
     return;
   }
   begin_behind(position.ref);
+  keep_where(slot, position.ref);
   if (!inherits_frames) return;
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfPc] = position.pc.value();
   interruptions_.inherit(slot, parent_slot);
+  keep_interruptions(slot);
   const elf::BackTrace trace = back_trace(registers, slot);
   for (size_t i = 1; i < trace.frames.size(); ++i) {
     if (trace.frames[i].signal_frame) continue;

@@ -50,6 +50,9 @@ class Service {
   std::optional<uint32_t> open_slot();
   void close_slot(uint32_t slot);
 
+  // Threads' blocks are in a file that outlives the monitor.
+  void keep_in(KeptRun* kept) { kept_ = kept; }
+
   // The first error, if any; the target is killed when it happens.
   std::optional<Error> error() const { return error_; }
   void fail(Error error);
@@ -163,6 +166,7 @@ class Service {
   std::vector<uint32_t> free_;
   uint32_t slots_used_ = 0;
   std::optional<Error> error_;
+  KeptRun* kept_ = nullptr;
   std::map<uint32_t, PendingCall> pending_;
   std::map<uint32_t, Ledger::Ahead> exec_backups_;
   std::function<void(uint32_t slot)> before_exec_;

@@ -388,6 +388,9 @@ user_regs_struct Process::registers(pid_t tid) const {
 }
 
 void Process::set_registers(pid_t tid, const user_regs_struct& regs) {
+  // Of a thread that had been killed when they were read.  It may stand at its exit by now, where
+  // the kernel would take registers again, but not these.
+  if (regs.cs == 0) return;
   user_regs_struct copy = regs;
   const long result = ptrace(PTRACE_SETREGS, tid, nullptr, &copy);
   CHECK(result == 0 || errno == ESRCH) << "set registers of " << tid << ": " << strerror(errno);
