@@ -78,6 +78,14 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
   for (const elf::Segment& s : image.segments()) {
     if (s.executable && s.range.contains(address)) segment = s.range;
   }
+  if (segment.empty()) {
+    // Data of a file that the program made executable.
+    const TargetRange* range = module.executable.at(module.to_target(address));
+    CHECK(range != nullptr) << "no code at " << address.value();
+    return {{address, std::min(module.to_link(range->end), address + kUnknownCodeBytes)},
+            address,
+            Provenance::kRunTime};
+  }
   for (const elf::Section& s : image.sections()) {
     if (s.name.starts_with(".plt") && s.range.contains(address)) {
       // A table of stubs: each slot is a procedure of its own.
