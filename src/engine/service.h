@@ -126,6 +126,7 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  void name_refused_trace(const PendingCall& call);
   uint64_t mapped_bytes() const;
   void raise_limit(uint32_t slot, const PendingCall& call);
   void show_limit(const PendingCall& call);
