@@ -98,13 +98,14 @@ bool Discoverer::is_blank(LinkAddr at) const {
 void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
   // Behind each store a block of unstable code is compared as a whole.
   constexpr uint64_t kUnstableBlockBytesMax = 128;
-  const bool stops_at_blank = request.replaceable && !is_blank(start);
+  const bool blank = request.replaceable && is_blank(start);
+  // Compilers write code when it is needed: behind a call that does not come back, there may be
+  // kilobytes of nothing yet, which would all decode as stores.
+  if (blank && start != request.entry) return;
   LinkAddr at = start;
   for (bool first = true;; first = false) {
     if (!request.range.contains(at)) return;
-    // Compilers write code when it is needed: behind a call that does not come back, there may be
-    // kilobytes of nothing yet, which would all decode as stores.
-    if (stops_at_blank && is_blank(at)) return;
+    if (request.replaceable && !blank && is_blank(at)) return;
     if (request.unstable && static_cast<uint64_t>(at - start) >= kUnstableBlockBytesMax) {
       return add_leader(request, at);
     }

@@ -71,8 +71,8 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
         return cache_.call_block_of(address).valid() || is_inherited(address);
       },
       birth == births_.end() ? std::nullopt : std::optional(birth->second));
-  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact) {
-    return undescribed.caller_of(frame, pc_is_exact);
+  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
+    return undescribed.caller_of(frame, pc_is_exact, inner);
   };
   return elf::unwind(registers, target, kFramesMax);
 }

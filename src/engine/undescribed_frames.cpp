@@ -31,12 +31,13 @@ bool UndescribedFrames::read(uint64_t address, uint64_t& word) const {
 }
 
 std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::UnwindRegisters& frame,
-                                                                 bool pc_is_exact) const {
+                                                                 bool pc_is_exact,
+                                                                 TargetAddr inner) const {
   if (!frame.known[elf::kDwarfRsp]) return std::nullopt;
   const TargetAddr pc(frame.value[elf::kDwarfPc]);
   const uint64_t stack_pointer = frame.value[elf::kDwarfRsp];
   const Module* module = modules_.containing(pc);
-  if (module == nullptr) return std::nullopt;
+  if (module == nullptr) return is_undescribed(inner) ? described_caller(frame) : std::nullopt;
   const bool clone = pc_is_exact && is_behind_clone(*module, module->to_link(pc));
   if (clone || (pc_is_exact && cache_.is_procedure_entry(pc))) {
     auto caller = return_at(stack_pointer);
@@ -52,6 +53,12 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::Unwi
   }
   if (auto caller = by_frame_pointer(frame)) return caller;
   return module->generated ? by_search(stack_pointer) : described_caller(frame);
+}
+
+// As the code cache sees it: debug information does not count.
+bool UndescribedFrames::is_undescribed(TargetAddr pc) const {
+  const Module* module = modules_.containing(pc);
+  return module != nullptr && !module->image->unwind_range_at(module->to_link(pc)).has_value();
 }
 
 // Hand-written code whose description ends in front of a `syscall`, since what it says would be

@@ -19,6 +19,8 @@
 //                                          has none, nobody else is active
 //   stacks of their own (goroutines)       the same on the stack that the thread was born with, if
 //                                          there is exactly one
+//   debug information of such code, where  the same
+//   it leads nowhere (Go's switches)
 //
 // The last three pass over frames of undescribed code.  That is no loss: calls there have a second
 // way out, so that their frames never stay open (cfg::DiscoverRequest::open_calls).
@@ -49,11 +51,13 @@ class UndescribedFrames {
         birth_(birth) {}
 
   // The registers in the caller of a frame, as far as they are known; nullopt if it cannot be told.
-  // `pc_is_exact`: the pc is not a return address.
-  std::optional<elf::UnwindRegisters> caller_of(const elf::UnwindRegisters& frame,
-                                                bool pc_is_exact) const;
+  // `pc_is_exact`: the pc is not a return address.  `inner`: the pc of the frame that this one
+  // called; 0 at the innermost.
+  std::optional<elf::UnwindRegisters> caller_of(const elf::UnwindRegisters& frame, bool pc_is_exact,
+                                                TargetAddr inner) const;
 
  private:
+  bool is_undescribed(TargetAddr pc) const;
   static bool is_behind_clone(const Module& module, LinkAddr pc);
   std::optional<elf::UnwindRegisters> return_at(uint64_t stack_pointer) const;
   std::optional<elf::UnwindRegisters> by_frame_pointer(const elf::UnwindRegisters& frame) const;

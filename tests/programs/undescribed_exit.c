@@ -2,7 +2,7 @@
 // around them; with a frame pointer and without.
 // build: gcc,clang O0,O2 pie,nopie static,dynamic
 // ci: gcc O2 pie dynamic; clang O0 nopie static
-// expect: exit 7
+// expect: status=7
 // oracle: step
 #include <stdio.h>
 #include <stdlib.h>
