@@ -128,11 +128,17 @@ class Walker {
   // To the caller that somebody else knows; the end stays what it is if nobody does.
   bool step_without_rules() {
     if (!target_.caller_of) return false;
-    const auto caller = target_.caller_of(registers_, pc_is_exact_);
+    const size_t frames = trace_.frames.size();
+    const TargetAddr inner = frames < 2 ? TargetAddr() : trace_.frames[frames - 2].pc;
+    const auto caller = target_.caller_of(registers_, pc_is_exact_, inner);
     if (!caller) return false;
     const uint64_t cfa = caller->value[kDwarfRsp];
     if (last_cfa_ && cfa <= *last_cfa_) return false;
-    trace_.frames.back().cfa = TargetAddr(cfa);
+    if (module_) {
+      trace_.frames.back().cfa = TargetAddr(cfa);
+    } else {
+      trace_.frames.pop_back();  // that was no return address
+    }
     last_cfa_ = cfa;
     registers_ = *caller;
     pc_is_exact_ = false;

@@ -26,7 +26,7 @@ void CodeCache::initialize_tables() {
   for (long number :
        {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigreturn, SYS_execve, SYS_execveat,
         SYS_exit, SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp,
-        SYS_personality, SYS_prlimit64, SYS_setrlimit, SYS_getrlimit}) {
+        SYS_personality, SYS_prlimit64, SYS_setrlimit, SYS_getrlimit, SYS_ptrace}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;
@@ -80,6 +80,14 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
   LinkRange segment;
   for (const elf::Segment& s : image.segments()) {
     if (s.executable && s.range.contains(address)) segment = s.range;
+  }
+  if (segment.empty()) {
+    // Data of a file that the program made executable.
+    const TargetRange* range = module.executable.at(module.to_target(address));
+    CHECK(range != nullptr) << "no code at " << address.value();
+    return {{address, std::min(module.to_link(range->end), address + kUnknownCodeBytes)},
+            address,
+            Provenance::kRunTime};
   }
   for (const elf::Section& s : image.sections()) {
     if (s.name.starts_with(".plt") && s.range.contains(address)) {
@@ -451,6 +459,32 @@ bool CodeCache::has_landing(TargetAddr return_address) const {
 bool CodeCache::is_procedure_entry(TargetAddr address) const {
   const uint64_t* found = blocks_.find(address.value());
   return found != nullptr && *found != kGone && is_entry(unpack(*found));
+}
+
+// Itself, or what the stub leads to that it is.
+bool CodeCache::is_undescribed(const Unit& unit) const {
+  if (unit.open_calls) return true;
+  const uint32_t entry = unit.procedure.entry_block;
+  if (unit.procedure.blocks[entry].end != isa::Flow::kIndirectJump) return false;
+  const SiteState* site = site_of({unit.id, entry});
+  return site != nullptr &&
+         std::any_of(site->pairs.begin(), site->pairs.end(),
+                     [&](const Pair& pair) { return units_[pair.to.unit]->open_calls; });
+}
+
+bool CodeCache::leaves_description(BlockRef call) const {
+  const Unit& unit = *units_[call.unit];
+  if (unit.open_calls) return false;
+  if (const SiteState* site = site_of(call)) {
+    return std::any_of(site->pairs.begin(), site->pairs.end(),
+                       [&](const Pair& pair) { return is_undescribed(*units_[pair.to.unit]); });
+  }
+  for (const Link& link : unit.code.links) {
+    if (link.block != call.block || link.edge != Link::kCallLink) continue;
+    const uint64_t* found = blocks_.find(unit.module->to_target(link.target).value());
+    return found != nullptr && *found != kGone && is_undescribed(*units_[unpack(*found).unit]);
+  }
+  return false;
 }
 
 const SiteState* CodeCache::site_of(BlockRef ref) const {

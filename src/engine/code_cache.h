@@ -153,6 +153,9 @@ class CodeCache : public Translated {
   BlockRef call_block_of(TargetAddr return_address);
   // Whether returns to this address are known.
   bool has_landing(TargetAddr return_address) const;
+  // Whether a call of described code may lead to code without call frame information, through a
+  // stub of the linker's or not.
+  bool leaves_description(BlockRef call) const;
   // Whether a procedure that has been translated begins there.
   bool is_procedure_entry(TargetAddr address) const;
   // The indirect branch that ends a block; nullptr if none does.
@@ -202,6 +205,7 @@ class CodeCache : public Translated {
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
   Bounds bounds_of_generated(Module& module, LinkAddr address) const;
+  bool is_undescribed(const Unit& unit) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   void unlink(const Unit& unit);

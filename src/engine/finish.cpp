@@ -303,15 +303,23 @@ class Builder {
     add_pairs(unit);
     add_terms(unit);
     for (const placement::Imbalance& i : solution.imbalances) add_imbalance(unit, i);
-    name_shared_landings(unit);
+    name_shared_landings(unit, solution);
   }
 
   // Two calls in overlapping code that end at the same byte come back to one landing, which cannot
-  // tell them apart.
-  void name_shared_landings(const Unit& unit) {
-    std::set<uint32_t> seen;
-    for (const cfg::Edge& edge : unit.procedure.edges) {
-      if (edge.kind != cfg::EdgeKind::kCallReturn || seen.insert(edge.to).second) continue;
+  // tell them apart.  Where each call's block says how often it came back, that is no matter.  An
+  // open call's does not: its counter is in the landing, and the last such edge has it.
+  void name_shared_landings(const Unit& unit, const placement::Solution& solution) {
+    if (!unit.open_calls) return;
+    std::map<uint32_t, uint32_t> counted;  // by the block behind: the edge whose counter runs
+    const std::vector<cfg::Edge>& edges = unit.procedure.edges;
+    for (uint32_t e = 0; e < edges.size(); ++e) {
+      if (edges[e].kind == cfg::EdgeKind::kCallReturn) counted[edges[e].to] = e;
+    }
+    for (uint32_t e = 0; e < edges.size(); ++e) {
+      const cfg::Edge& edge = edges[e];
+      if (edge.kind != cfg::EdgeKind::kCallReturn || counted[edge.to] == e) continue;
+      if (solution.nodes[edge.from].value == 0) continue;  // bytes that are no code, most likely
       out_.issues.push_back(
           {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(edge.to).value()),
            "two overlapping calls come back here; which of them did cannot be told", 1});

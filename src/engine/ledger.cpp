@@ -65,11 +65,15 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
     return signal_context(slot, pc, stack_pointer);
   };
-  const UndescribedFrames undescribed(modules_, cache_, process_, [this](TargetAddr address) {
-    return cache_.call_block_of(address).valid() || is_inherited(address);
-  });
-  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact) {
-    return undescribed.caller_of(frame, pc_is_exact);
+  const auto birth = births_.find(slot);
+  const UndescribedFrames undescribed(
+      modules_, cache_, process_,
+      [this](TargetAddr address) {
+        return cache_.call_block_of(address).valid() || is_inherited(address);
+      },
+      birth == births_.end() ? std::nullopt : std::optional(birth->second));
+  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
+    return undescribed.caller_of(frame, pc_is_exact, inner);
   };
   return elf::unwind(registers, target, kFramesMax);
 }
@@ -292,7 +296,10 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
   }
   begin_behind(position.ref);
   keep_where(slot, position.ref);
-  if (!inherits_frames) return;
+  if (!inherits_frames) {
+    births_[slot] = regs.rsp;
+    return;
+  }
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfPc] = position.pc.value();
   interruptions_.inherit(slot, parent_slot);

@@ -94,6 +94,7 @@ class Ledger : public LedgerBooks {
     keep_interruptions(slot);
     attach_traces_.erase(slot);
     jumps_.erase(slot);
+    births_.erase(slot);
   }
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
@@ -210,7 +211,8 @@ class Ledger : public LedgerBooks {
     uint32_t unit = 0;
     uint64_t stack_pointer = 0;  // where it goes
   };
-  std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
+  std::map<uint32_t, Jump> jumps_;       // by slot, until the unit is entered again
+  std::map<uint32_t, uint64_t> births_;  // by slot: the stack pointer a thread was born with
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };
 

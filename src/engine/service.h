@@ -131,6 +131,7 @@ class Service {
   Status memory_changed(const PendingCall& call, uint64_t result);
   static uint64_t protection_for_kernel(uint64_t protection);
   Result<uint64_t> keep_apart(const PendingCall& call, uint64_t result);
+  void name_refused_trace(const PendingCall& call);
   uint64_t mapped_bytes() const;
   void raise_limit(uint32_t slot, const PendingCall& call);
   void show_limit(const PendingCall& call);
