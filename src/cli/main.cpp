@@ -13,6 +13,7 @@
 #include "cli/explain.h"
 #include "cli/profile.h"
 #include "cli/report.h"
+#include "cli/verify.h"
 
 namespace {
 
@@ -53,7 +54,7 @@ int main(int argc, char** argv) {
   auto outcome = std::make_shared<tally::cli::CommandOutcome>();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto split = tally::cli::split_command_line(
-      arguments, {"profile", "report", "annotate", "explain", "dump", "doctor", "help"});
+      arguments, {"profile", "report", "annotate", "explain", "dump", "doctor", "verify", "help"});
   tally::cli::register_profile(app, outcome, split.command);
   tally::cli::register_report(app, outcome);
   tally::cli::register_annotate(app, outcome);
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
   tally::cli::register_dump_cfg(app, outcome);
   tally::cli::register_explain(app, outcome);
   tally::cli::register_doctor(app, outcome);
+  tally::cli::register_verify(app, outcome, split.command);
   std::vector<std::string> reversed(split.ours.rbegin(), split.ours.rend());
   if (reversed.size() == 1 && reversed[0] == "help") reversed[0] = "--help";
   try {
