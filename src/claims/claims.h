@@ -52,9 +52,11 @@ struct Module {
 };
 
 struct Place {
-  uint32_t module = 0;  // index in Claims::modules
+  uint32_t module = 0;  // index in Claims::modules, or kNowhere
   LinkAddr address = {};
   auto operator<=>(const Place&) const = default;
+  // The profile names a function or line only, and no program was given to look it up in.
+  static constexpr uint32_t kNowhere = UINT32_MAX;
 };
 
 // Where in the profile a claim stands, from 1: line of a text, row of a table, entry of a list
@@ -106,9 +108,23 @@ struct ProcedureClaim {
   std::string name = {};
   uint64_t count = 0;  // times entered; kShares: samples in it
   Record record = 0;
-  bool unsure = false;  // the profile names it, but does not know its count
+  bool unsure = false;    // the profile names it, but does not know its count
+  std::string file = {};  // where it begins in the source, when the profile says
+  uint32_t line = 0;
 };
 
+// A total that the profile states and what its own parts add up to (found by the reader): the two
+// have to be equal, or the parts no larger than the whole.
+struct SumClaim {
+  std::string what = {};   // "instructions of part 1"
+  std::string place = {};  // "main", "t.c:12"
+  uint64_t claimed = 0;
+  uint64_t sum = 0;
+  Record record = 0;
+  bool at_most = false;  // the parts need not be all there is
+};
+
+// Of a LineClaim without a file, `line` counts from the first line of `function`.
 struct LineClaim {
   std::string file = {};
   uint32_t line = 0;
@@ -139,6 +155,7 @@ struct Claims {
   std::vector<InstructionClaim> instructions;
   std::vector<ProcedureClaim> procedures;
   std::vector<LineClaim> lines;
+  std::vector<SumClaim> sums;
   std::vector<AbnormalClaim> abnormal;
   // What the format cannot say, one sentence each: "falls through are not recorded".
   std::vector<std::string> silences;

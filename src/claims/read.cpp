@@ -16,9 +16,15 @@ struct FormEntry {
   const char* name;
   Result<Claims> (*read)(const Source& source);
 };
-constexpr std::array<FormEntry, 2> kForms = {{
+constexpr std::array<FormEntry, 8> kForms = {{
     {Form::kTally, "tally", read_tally},
     {Form::kPlain, "plain", read_plain},
+    {Form::kFdata, "fdata", read_fdata},
+    {Form::kCallgrind, "callgrind", read_callgrind},
+    {Form::kGcov, "gcov", read_gcov},
+    {Form::kLlvmCoverage, "llvm-coverage", read_llvm_coverage},
+    {Form::kLlvmSamples, "llvm-samples", read_llvm_samples},
+    {Form::kPerfScript, "perf-script", read_perf_script},
 }};
 
 const FormEntry& entry_of(Form form) {
@@ -42,7 +48,10 @@ Status check_program(const Claims& claims) {
   const auto image = elf::Image::open(claims.modules[0].path);
   if (!image) return Ok{};
   const auto inside = [&](const Place& place) {
-    return !(*image)->bytes_at(place.address).empty();
+    return std::any_of((*image)->segments().begin(), (*image)->segments().end(),
+                       [&](const elf::Segment& segment) {
+                         return segment.executable && segment.range.contains(place.address);
+                       });
   };
   const bool any =
       std::any_of(claims.edges.begin(), claims.edges.end(),

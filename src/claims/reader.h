@@ -84,6 +84,11 @@ class Lines {
   bool again_ = false;
 };
 
+// Adds `count` to `sum`; false when that is beyond 64 bits.
+inline bool add(uint64_t& sum, uint64_t count) {
+  return !__builtin_add_overflow(sum, count, &sum);
+}
+
 // The program a profile without modules is of: opened, and entered as module 0.
 Result<std::shared_ptr<elf::Image>> open_program(const Source& source, Claims& claims);
 // Makes `path` absolute without looking at the file system's links.

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "cli/annotate.h"
+#include "cli/check.h"
 #include "cli/doctor.h"
 #include "cli/dump_cfg.h"
 #include "cli/dump_profile.h"
@@ -54,13 +55,15 @@ int main(int argc, char** argv) {
   auto outcome = std::make_shared<tally::cli::CommandOutcome>();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto split = tally::cli::split_command_line(
-      arguments, {"profile", "report", "annotate", "explain", "dump", "doctor", "verify", "help"});
+      arguments,
+      {"profile", "report", "annotate", "explain", "dump", "doctor", "check", "verify", "help"});
   tally::cli::register_profile(app, outcome, split.command);
   tally::cli::register_report(app, outcome);
   tally::cli::register_annotate(app, outcome);
   tally::cli::register_dump_profile(app, outcome);
   tally::cli::register_dump_cfg(app, outcome);
   tally::cli::register_explain(app, outcome);
+  tally::cli::register_check(app, outcome);
   tally::cli::register_doctor(app, outcome);
   tally::cli::register_verify(app, outcome, split.command);
   std::vector<std::string> reversed(split.ours.rbegin(), split.ours.rend());

@@ -136,7 +136,12 @@ Status Watcher::returned_from_signal(Thread& t, user_regs_struct& regs) {
     t.handlers.erase(it);
     t.trap.blocked = handler.trap_blocked;
   }
-  if (known && handler.return_address == regs.rip && handler.position.block != kNoBlock) {
+  const bool back = known && handler.return_address == regs.rip;
+  const bool trapped = handler.position.block != kNoBlock &&
+                       code_.block(handler.position.block).how == BlockEnd::kTrap;
+  if (back && trapped && !inside(t, handler.position.block, regs.rip)) {
+    begin_at(t, regs.rip);  // behind the trap: its handler leads there, not the trap
+  } else if (back && handler.position.block != kNoBlock) {
     t.position = handler.position;
     if (t.position.restarting) {
       // Interrupted for good (EINTR): control goes on behind it.  Else it is made again.

@@ -77,7 +77,12 @@ void EdgeChecker::block_split(BlockId upper, BlockId lower) {
 void EdgeChecker::judge(const claims::Claims& claims, const ClaimedBlocks& blocks, bool complete,
                         Judgement& judgement) const {
   const bool by_role = claims.form == claims::Form::kTally;
-  const auto role_for = [&](EdgeRole role) { return by_role ? role : EdgeRole::kUnknown; };
+  // Two edges between the same blocks differ by whether control just went on, or came back.  What
+  // is a call and what a jump is a matter of taste (`call 1f; 1: pop rax`).
+  const auto role_for = [&](EdgeRole role) {
+    if (!by_role) return EdgeRole::kUnknown;
+    return role == EdgeRole::kCall ? EdgeRole::kBranch : role;
+  };
   std::unordered_map<EdgeKey, ClaimedEdge, EdgeKeyHash> claimed;
   for (const auto& [ends, count] : blocks.inner()) {
     const EdgeKey key{static_cast<BlockId>(ends >> 32), static_cast<BlockId>(ends),
@@ -163,9 +168,11 @@ void BlockChecker::judge(const claims::Claims& claims, const ClaimedBlocks& bloc
                          Judgement& judgement) const {
   judgement.blocks.claims = claims.blocks.size();
   if (claims.blocks.empty() && claims.form != claims::Form::kPlain) return;
-  for (const auto& [id, claimed] : blocks.counts()) {
+  for (const auto& [id, block_count] : blocks.counts()) {
     if (blocks.unsure(id)) continue;
-    const uint64_t counted = entered(id);
+    const bool first = blocks.by_first_instruction();
+    const uint64_t claimed = block_count + static_cast<uint64_t>(blocks.correction(id));
+    const uint64_t counted = first ? executed(id) : entered(id);
     ++judgement.blocks.judged;
     judgement.blocks.executions += counted;
     if (!differs(claimed, counted, complete)) continue;
@@ -192,6 +199,11 @@ void BlockChecker::judge(const claims::Claims& claims, const ClaimedBlocks& bloc
   }
 }
 
+uint64_t BlockChecker::executed(BlockId block) const {
+  const auto cut = cut_.find({block, code_.block(block).begin});
+  return entered(block) - (cut == cut_.end() ? 0 : cut->second);
+}
+
 // ---- Procedures ------------------------------------------------------------------------------
 
 uint64_t ProcedureChecker::called(BlockId entry) const {
@@ -208,8 +220,11 @@ void ProcedureChecker::judge(const claims::Claims& claims, const ClaimedBlocks& 
     ++judgement.procedures.claims;
     const BlockId entry = blocks.at(p.entry);
     if (p.unsure || entry == kNoBlock) continue;
-    ClaimedEdge& c = claimed[entry];
-    c.count += p.count;
+    // Code made at run time: which generation's procedure was entered does not show from outside.
+    if (code_.module(blocks.module_of(p.entry)).path == kGenerated) continue;
+    const auto [it, fresh] = claimed.try_emplace(entry);
+    ClaimedEdge& c = it->second;
+    c.count += p.count + (fresh ? static_cast<uint64_t>(blocks.correction(entry)) : 0);
     if (c.record == 0) c.record = p.record;
   }
   std::unordered_map<BlockId, uint64_t> from_within;
@@ -221,7 +236,9 @@ void ProcedureChecker::judge(const claims::Claims& claims, const ClaimedBlocks& 
     }
   }
   for (const auto& [entry, c] : claimed) {
-    const uint64_t counted = arrivals.entered(entry) - from_within[entry];
+    const bool first = blocks.by_first_instruction();
+    const uint64_t arrived = first ? arrivals.executed(entry) : arrivals.entered(entry);
+    const uint64_t counted = arrived - from_within[entry];
     ++judgement.procedures.judged;
     judgement.procedures.executions += counted;
     if (!differs(c.count, counted, complete)) continue;

@@ -26,6 +26,7 @@
 #include "claims/claims.h"
 #include "verify/judgement.h"
 #include "verify/monitor.h"
+#include "verify/own_profile.h"
 
 namespace tally::verify {
 
@@ -34,6 +35,10 @@ class ClaimedBlocks {
  public:
   // Tells `code` where the profile's blocks begin.
   ClaimedBlocks(Code& code, const claims::Claims& claims);
+  // From now on counts are those of first instructions, not of blocks; see own_profile.h.
+  void correct(const std::vector<Correction>& corrections);
+  int64_t correction(BlockId id) const;
+  bool by_first_instruction() const { return by_first_instruction_; }
   // Call once, after the run: splits the profile's blocks as the code is.
   void settle();
 
@@ -56,11 +61,20 @@ class ClaimedBlocks {
   std::vector<uint32_t> modules_;  // of the claims -> of the code
   std::vector<bool> known_;
   std::unordered_map<BlockId, uint64_t> counts_;
-  std::unordered_map<BlockId, uint64_t> sizes_;
+  // A block as one row of the profile has it; runs may have cut the code differently.
+  struct Row {
+    BlockId block = 0;
+    uint64_t size_bytes = 0;
+    uint64_t count = 0;
+  };
+  std::vector<Row> rows_;
+  std::unordered_map<BlockId, uint64_t> sizes_;  // of the longest
   std::unordered_map<BlockId, claims::Record> records_;
   std::unordered_map<BlockId, uint32_t> procedures_;
   std::unordered_map<BlockId, bool> unsure_;
   std::unordered_map<uint64_t, uint64_t> inner_;
+  std::unordered_map<BlockId, int64_t> corrections_;
+  bool by_first_instruction_ = false;
 };
 
 struct EdgeKey {
@@ -102,6 +116,8 @@ class BlockChecker : public Checker {
   void block_cut_short(BlockId block, LinkAddr at) override { cut_[{block, at}]++; }
   void block_split(BlockId upper, BlockId lower) override;
   uint64_t entered(BlockId block) const { return block < entered_.size() ? entered_[block] : 0; }
+  // Times its first instruction was executed.
+  uint64_t executed(BlockId block) const;
   // By block and the first instruction that was not executed.
   const std::map<std::pair<BlockId, LinkAddr>, uint64_t>& cut() const { return cut_; }
   void judge(const claims::Claims& claims, const ClaimedBlocks& blocks, bool complete,

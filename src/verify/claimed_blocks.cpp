@@ -13,6 +13,7 @@ ClaimedBlocks::ClaimedBlocks(Code& code, const claims::Claims& claims)
   for (const claims::BlockClaim& b : claims.blocks) {
     const BlockId id = code.expect(code.module(module_of(b.begin)), b.begin.address);
     counts_[id] += b.count;
+    rows_.push_back({id, b.size_bytes, b.count});
     records_.try_emplace(id, b.record);
     procedures_.try_emplace(id, b.procedure);
     uint64_t& size = sizes_[id];
@@ -27,11 +28,22 @@ ClaimedBlocks::ClaimedBlocks(Code& code, const claims::Claims& claims)
   }
 }
 
+void ClaimedBlocks::correct(const std::vector<Correction>& corrections) {
+  by_first_instruction_ = true;
+  for (const Correction& c : corrections) {
+    corrections_[code_.expect(code_.module(c.module), c.block)] += c.first_instruction;
+  }
+}
+
+int64_t ClaimedBlocks::correction(BlockId id) const {
+  const auto it = corrections_.find(id);
+  return it == corrections_.end() ? 0 : it->second;
+}
+
 // A block that other beginnings have cut counts for all of its parts.
 void ClaimedBlocks::settle() {
-  std::vector<std::pair<BlockId, uint64_t>> whole(counts_.begin(), counts_.end());
-  for (const auto& [first, count] : whole) {
-    const LinkAddr end = code_.block(first).begin + sizes_[first];
+  for (const auto& [first, size_bytes, count] : rows_) {
+    const LinkAddr end = code_.block(first).begin + size_bytes;
     BlockId id = first;
     while (code_.block(id).how == BlockEnd::kFallthrough && code_.block(id).end < end) {
       const CodeBlock& part = code_.block(id);

@@ -39,8 +39,15 @@ double per(double a, uint64_t b) {
   return b == 0 ? 0 : a / static_cast<double>(b);
 }
 
+std::string end_of(const Outcome& o) {
+  if (!o.complete) return o.why_incomplete;
+  return o.exited ? fmt::format("status {}", o.exit_status) : fmt::format("signal {}", o.signal);
+}
+
 std::string cost_lines(const Outcome& o) {
-  std::string out = fmt::format(
+  std::string out = fmt::format("Program               ended with {}; {} processes, {} threads\n",
+                                end_of(o), o.processes, o.threads);
+  out += fmt::format(
       "Blocks executed       {}, {:.1f}% of them emulated\n", grouped(o.blocks),
       100 * per(static_cast<double>(o.emulated), o.blocks));
   out += fmt::format(
@@ -132,6 +139,7 @@ std::string render_json(const claims::Claims& claims, const Verdict& v) {
         {"stops_per_block", per(static_cast<double>(o.stops()), o.blocks)},
         {"microseconds_per_stop", per(o.seconds * 1e6, o.stops())},
         {"seconds", o.seconds}}},
+      {"ended", end_of(o)},
       {"processes", o.processes},
       {"threads", o.threads},
       {"lost", o.lost},

@@ -71,6 +71,7 @@ struct Thread {
   uint64_t lifted = 0;        // the breakpoint taken out for a kSingle
   uint64_t stepped_from = 0;  // kStep: the instruction
   bool stepped_pushf = false;
+  uint64_t returns_to = 0;  // behind a call into the vsyscall page: a breakpoint for that return
   Position interrupted;  // kHandler: what was
   std::map<uint64_t, OpenHandler> handlers;  // by the address of the kernel's context
   TrapBelief trap;

@@ -41,6 +41,10 @@ Result<Verdict> verify_by_traps(const claims::Claims& claims, const VerifyOption
   Verdict verdict;
   Code code;
   ClaimedBlocks blocks(code, claims);
+  if (claims.form == claims::Form::kTally) {
+    TRY_ASSIGN(const auto corrections, corrections_of(claims.file, options.run));
+    blocks.correct(corrections);
+  }
   EdgeChecker edges(code);
   BlockChecker entered(code);
   ProcedureChecker procedures(code);

@@ -23,6 +23,7 @@ enum class Engine : uint8_t { kTrap, kTranslate };
 struct VerifyOptions {
   Engine engine = Engine::kTrap;
   WatchOptions watch;
+  std::optional<uint32_t> run;  // of our own profile: that run instead of all
 };
 
 struct Verdict {

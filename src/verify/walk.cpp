@@ -62,6 +62,11 @@ const Mapped* Watcher::mapped_of(Thread& t, BlockId id) const {
   return t.space->mapping_of(b.module, b.begin);
 }
 
+bool Watcher::inside(Thread& t, BlockId id, uint64_t rip) const {
+  const Mapped* mapped = mapped_of(t, id);
+  return mapped != nullptr && code_.block(id).contains(LinkAddr(rip - mapped->bias));
+}
+
 bool Watcher::is_stepped(const Thread& t, BlockId id, const Mapped* mapped) const {
   (void)t;
   return mapped == nullptr || mapped->changing || code_.block(id).overlaps;
@@ -188,7 +193,7 @@ bool Watcher::catch_up(Thread& t, uint64_t rip, bool asynchronous) {
       continue;
     }
     if (b.contains(LinkAddr(rip - mapped->bias))) return true;
-    if (t.position.restarting && rip == end) return true;
+    if ((t.position.restarting || b.how == BlockEnd::kTrap) && rip == end) return true;
     if (!is_direct(b.how)) return false;
     follow(t, next_of(b).value() + mapped->bias, role_of(b.how));
   }
@@ -317,11 +322,26 @@ Motion Watcher::prepare(Thread& t, uint64_t rip) {
   }
 }
 
+// The kernel does what the page of old system calls stands for, and returns: it is caught there.
+void Watcher::through_vsyscall(Thread& t, const user_regs_struct& regs, int signal) {
+  uint64_t back = 0;
+  t.motion = Motion::kRun;
+  if (t.space->read(regs.rsp, &back, sizeof back) && t.space->at(back) != nullptr &&
+      !t.space->breakpoints.contains(TargetAddr(back))) {
+    t.space->breakpoints.insert(t.space->process(), TargetAddr(back));
+    t.returns_to = back;
+  }
+  tracee::resume_watched(t.tid, signal);
+}
+
 void Watcher::let_go(Thread& t, const user_regs_struct& regs, int signal) {
   t.motion = prepare(t, regs.rip);
   if (t.motion == Motion::kRun) {
     tracee::resume_watched(t.tid, signal);
     return;
+  }
+  if (regs.rip >= kVsyscallBegin && t.position.block == kNoBlock) {
+    return through_vsyscall(t, regs, signal);
   }
   if (t.space->breakpoints.contains(TargetAddr(regs.rip))) return single(t, regs.rip, signal);
   // A system call is stepped through by its own stops.

@@ -309,6 +309,13 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
       t.space->breakpoints.contains(TargetAddr(regs.rip - 1))) {
     ++outcome_.breakpoint_stops;
     regs.rip -= 1;
+    if (t.returns_to == regs.rip) {
+      t.space->breakpoints.remove(t.space->process(), TargetAddr(regs.rip));
+      t.returns_to = 0;
+      follow_return(t, regs.rip);
+      t.space->process().set_registers(t.tid, regs);
+      return advance(t, regs);
+    }
     if (!catch_up(t, regs.rip, false)) lose(t, regs.rip, "at a breakpoint");
     return advance_from_breakpoint(t, regs);
   }

@@ -65,10 +65,12 @@ class Watcher {
   Status advance_from_breakpoint(Thread& t, user_regs_struct& regs);
   bool emulate_block(Thread& t, isa::Registers& regs, const Mapped*& mapped);
   void let_go(Thread& t, const user_regs_struct& regs, int signal = 0);
+  void through_vsyscall(Thread& t, const user_regs_struct& regs, int signal);
   Motion prepare(Thread& t, uint64_t rip);
   bool stop_at(Thread& t, BlockId id, const Mapped& mapped);
   void single(Thread& t, uint64_t rip, int signal);
   Status opaque(Thread& t, const isa::Registers& regs, user_regs_struct& kernel_regs);
+  bool inside(Thread& t, BlockId id, uint64_t rip) const;
   const Mapped* mapped_of(Thread& t, BlockId id) const;
 
   template <class Tell>
