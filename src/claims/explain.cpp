@@ -32,16 +32,21 @@ class Explainer {
   void run() {
     for (const Imbalance& imbalance : inspection_.imbalances) enter(imbalance);
     for (auto& [place, gap] : gaps_) explain_edge(gap, true);
+    for (auto& [place, gap] : gaps_) explain_wrapped_call(gap);
     for (auto& [place, gap] : gaps_) explain_wrap(gap);
     for (auto& [place, gap] : gaps_) explain_missing_block(gap);
     for (auto& [place, gap] : gaps_) explain_edge(gap, false);
     for (auto& [place, gap] : gaps_) explain_missing_edge(gap);
+    for (auto& [place, gap] : gaps_) explain_missing_call(gap);
     for (auto& [place, gap] : gaps_) explain_entries(gap);
     for (auto& [place, gap] : gaps_) explain_rest(gap);
   }
 
  private:
   void enter(const Imbalance& imbalance) {
+    // What is no code needs no second finding.
+    const Bytes bytes = inspection_.code.kind_of(imbalance.place);
+    if (bytes != Bytes::kCode && bytes != Bytes::kUnknown) return;
     Gap& gap = gaps_[imbalance.place];
     gap.place = imbalance.place;
     switch (imbalance.rule) {
@@ -254,6 +259,77 @@ class Explainer {
     }
   }
 
+  // How many more calls a block may have made: some of its executions may have been left before the
+  // call, so that nothing need be missing on the caller's side.
+  Wide room_for_calls(const Place& place) const {
+    const auto node = nodes_.find(place);
+    return node == nodes_.end() ? 0 : node->second.count - node->second.calls;
+  }
+
+  // A procedure lacks entries by a multiple of 2^32, and one caller has room for them.
+  void explain_wrapped_call(Gap& gap) {
+    if (gap.in <= 0 || gap.in % kWrap != 0) return;
+    const auto edges = inspection_.edges_to.find(gap.place);
+    if (edges == inspection_.edges_to.end()) return;
+    const EdgeClaim* found = nullptr;
+    for (const size_t index : edges->second) {
+      const EdgeClaim& edge = claims_.edges[index];
+      if (!is_call(edge.role) || room_for_calls(edge.from) < gap.in) continue;
+      if (found != nullptr) return;
+      found = &edge;
+    }
+    if (found == nullptr) return;
+    const Wide implied = static_cast<Wide>(found->count) + gap.in;
+    say(FaultKind::kOverflow32, found->from, found->count, implied,
+        inspection_.record_of(RecordKind::kEdge, found->record),
+        fmt::format("the calls of {} claim {}, its entries imply {}: a counter of 32 bits wrapped",
+                    inspection_.code.name_of(gap.place), found->count, to_text(implied)));
+    Gap* caller = gap_at(found->from);
+    if (caller != nullptr && caller->calls > 0) caller->calls = 0;
+    if (gap.entries == gap.in) gap.entries = 0;
+    gap.in = 0;
+  }
+
+  // A procedure lacks entries, and one block that ends in a call of it has no edge to it.
+  void explain_missing_call(Gap& gap) {
+    if (gap.in <= 0 || gap.entries != gap.in) return;
+    std::optional<Place> found;
+    for (const Place& caller : callers_of(gap.place)) {
+      if (room_for_calls(caller) < gap.in) continue;
+      if (found) return;
+      found = caller;
+    }
+    if (!found) return;
+    missing_edge(*found, gap.place, gap.in);
+    Gap* caller = gap_at(*found);
+    if (caller != nullptr && caller->calls > 0) caller->calls = 0;
+    gap.in = gap.entries = 0;
+  }
+
+  // Blocks that ran and end in a direct call of `place`, without an edge that says so.
+  std::vector<Place> callers_of(const Place& place) {
+    if (!callers_known_) {
+      callers_known_ = true;
+      for (const auto& [begin, node] : nodes_) {
+        if (!node.claimed || node.count == 0 || node.calls == node.count) continue;
+        const isa::Insn& insn = inspection_.ending_of(begin).insn;
+        if (insn.flow != isa::Flow::kCall) continue;
+        callers_[{begin.module, LinkAddr(insn.target)}].push_back(begin);
+      }
+    }
+    std::vector<Place> result;
+    const auto callers = callers_.find(place);
+    if (callers == callers_.end()) return result;
+    for (const Place& caller : callers->second) {
+      const auto edges = inspection_.edges_from.find(caller);
+      const bool listed = edges != inspection_.edges_from.end() &&
+                          std::any_of(edges->second.begin(), edges->second.end(),
+                                      [&](size_t i) { return is_call(claims_.edges[i].role); });
+      if (!listed) result.push_back(caller);
+    }
+    return result;
+  }
+
   // Behind an indirect branch: the one block that lacks exactly this much.
   Gap* gap_lacking(Wide missing, uint32_t module, bool call) {
     Gap* found = nullptr;
@@ -370,6 +446,8 @@ class Explainer {
   PlaceMap<Node>& nodes_;
   std::map<Place, Gap> gaps_;
   std::set<Place> said_;
+  PlaceMap<std::vector<Place>> callers_;
+  bool callers_known_ = false;
 };
 
 }  // namespace

@@ -80,7 +80,7 @@ class Checker {
   void check_calls(const Place& place, Node& node) {
     if (!node.has_calls && node.count > 0) {
       const isa::Flow end = inspection_.ending_of(place).insn.flow;
-      node.has_calls = end == isa::Flow::kCall;
+      node.has_calls = end == isa::Flow::kCall || end == isa::Flow::kIndirectCall;
     }
     if (!node.has_calls) return;
     ++inspection_.report.equations;

@@ -9,10 +9,10 @@
 //     returns; for a call at most its count, since calls need not come back
 //
 // Not compared: calls of procedure linkage stubs, at which callgrind counts the stub's instructions
-// as well (--skip-plt=yes, its default); around `rep` instructions, which count once per repetition, and where the form sees
-// neither jump nor call (signal handlers, landings of exceptions, what unknown objects call):
-// there, more than flows in is no contradiction unless the address can only be reached from the one
-// before.
+// as well (--skip-plt=yes, its default); around `rep` instructions, which count once per
+// repetition, and where the form sees neither jump nor call (signal handlers, landings of
+// exceptions, what unknown objects call): there, more than flows in is no contradiction unless the
+// address can only be reached from the one before.
 #include <algorithm>
 
 #include "claims/equations.h"
@@ -81,7 +81,8 @@ class Checker {
 
   bool calls_stub(const Place& place, const isa::Insn& insn) const {
     const elf::Image* image = inspection_.code.image(place.module);
-    if (insn.flow != isa::Flow::kCall || image == nullptr) return false;
+    const bool direct = insn.flow == isa::Flow::kCall || insn.flow == isa::Flow::kJump;
+    if (!direct || image == nullptr) return false;
     const auto& sections = image->sections();
     return std::any_of(sections.begin(), sections.end(), [&](const elf::Section& section) {
       return section.name.starts_with(".plt") && section.range.contains(LinkAddr(insn.target));

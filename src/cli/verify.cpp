@@ -2,10 +2,15 @@
 #include "cli/verify.h"
 
 #include <signal.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 
 #include "claims/read.h"
 #include "report/output.h"
@@ -24,6 +29,7 @@ struct Options {
   std::string children = "follow";
   size_t top = 30;
   bool no_ahead = false;
+  double overlap_min = 0.5;
 };
 
 std::atomic<bool> interrupted{false};
@@ -38,6 +44,59 @@ void watch_for_interrupt() {
   action.sa_handler = note_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: the wait has to end
   sigaction(SIGINT, &action, nullptr);
+}
+
+// A folder of its own below TMPDIR, gone with us.
+class Scratch {
+ public:
+  Scratch() {
+    const char* base = getenv("TMPDIR");
+    path_ = std::string(base == nullptr ? "/tmp" : base) + "/tally-verify-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~Scratch() {
+    if (path_.empty()) return;
+    unlink(file().c_str());
+    rmdir(path_.c_str());
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  bool ok() const { return !path_.empty(); }
+  std::string file() const { return path_ + "/run.tally"; }
+
+ private:
+  std::string path_;
+};
+
+// Our own engine, as a child: `tally profile` with the same command.
+Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
+                              const std::string& children, verify::Outcome& outcome) {
+  std::vector<std::string> line = {"/proc/self/exe", "profile", "-o", file,
+                                   "--children=" + children, "--"};
+  line.insert(line.end(), command.begin(), command.end());
+  std::vector<char*> arguments;
+  for (std::string& a : line) arguments.push_back(a.data());
+  arguments.push_back(nullptr);
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t pid = fork();
+  if (pid < 0) return make_error("cannot fork");
+  if (pid == 0) {
+    const int before = personality(0xffffffff);
+    if (before >= 0) personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
+    execv(arguments[0], arguments.data());
+    _exit(125);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  outcome.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  outcome.exited = WIFEXITED(status);
+  outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  outcome.processes = outcome.threads = 1;
+  if (access(file.c_str(), R_OK) != 0) return make_error("the translated run left no profile");
+  return file;
 }
 
 Status write_report(const Options& options, const std::string& text) {
@@ -66,12 +125,21 @@ Status run(const Options& options, const std::vector<std::string>& command,
   TRY_ASSIGN(const claims::Claims claims, claims::read_claims(options.profile, read));
   verify::VerifyOptions verify_options;
   verify_options.watch.command = command;
+  verify_options.overlap_min = options.overlap_min;
   verify_options.watch.follow_children = options.children == "follow";
   verify_options.watch.ahead = !options.no_ahead;
   verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
   verify_options.watch.interrupted = &interrupted;
+  const bool own = claims.form == claims::Form::kTally;
+  const bool trap = options.engine.empty() ? own : options.engine == "trap";
+  verify_options.engine = trap ? verify::Engine::kTrap : verify::Engine::kTranslate;
+  const Scratch scratch;
+  if (!trap && !scratch.ok()) return make_error("cannot make a folder for the run in TMPDIR");
+  verify_options.translate = [&](verify::Outcome& ended) {
+    return translate(scratch.file(), command, options.children, ended);
+  };
   watch_for_interrupt();
-  TRY_ASSIGN(const verify::Verdict verdict, verify::verify_by_traps(claims, verify_options));
+  TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
   TRY(write_report(options, options.format == "json"
                                 ? verify::render_json(claims, verdict)
                                 : verify::render_text(claims, verdict, options.top)));
@@ -91,6 +159,14 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_option("--profile-format", options->profile_format,
                   "What the profile is (default: recognised by its content)")
       ->check(CLI::IsMember(claims::form_names()));
+  sub->add_option("--engine", options->engine,
+                  "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
+                  "profiles), translate (the code cache; default for those of others)")
+      ->check(CLI::IsMember({"trap", "translate"}));
+  sub->add_option("--overlap-min", options->overlap_min,
+                  "What two distributions of samples must have in common")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   sub->add_option("--format", options->format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

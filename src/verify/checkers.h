@@ -74,6 +74,7 @@ class ClaimedBlocks {
   std::unordered_map<BlockId, bool> unsure_;
   std::unordered_map<uint64_t, uint64_t> inner_;
   std::unordered_map<BlockId, int64_t> corrections_;
+  std::unordered_map<BlockId, int64_t> through_;
   bool by_first_instruction_ = false;
 };
 

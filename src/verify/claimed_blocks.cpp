@@ -31,7 +31,10 @@ ClaimedBlocks::ClaimedBlocks(Code& code, const claims::Claims& claims)
 void ClaimedBlocks::correct(const std::vector<Correction>& corrections) {
   by_first_instruction_ = true;
   for (const Correction& c : corrections) {
-    corrections_[code_.expect(code_.module(c.module), c.block)] += c.first_instruction;
+    const BlockId id = code_.expect(code_.module(c.module), c.block);
+    corrections_[id] += c.first_instruction;
+    // What did not get to its end did not get to the lower parts of the block.
+    through_[id] += c.last_instruction;
   }
 }
 
@@ -42,8 +45,11 @@ int64_t ClaimedBlocks::correction(BlockId id) const {
 
 // A block that other beginnings have cut counts for all of its parts.
 void ClaimedBlocks::settle() {
-  for (const auto& [first, size_bytes, count] : rows_) {
+  for (const auto& [first, size_bytes, entered] : rows_) {
     const LinkAddr end = code_.block(first).begin + size_bytes;
+    const auto less = through_.find(first);
+    const uint64_t count =
+        entered + (less == through_.end() ? 0 : static_cast<uint64_t>(less->second));
     BlockId id = first;
     while (code_.block(id).how == BlockEnd::kFallthrough && code_.block(id).end < end) {
       const CodeBlock& part = code_.block(id);

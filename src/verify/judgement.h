@@ -63,6 +63,7 @@ struct Judgement {
   Tally edges, blocks, procedures, calls, instructions, lines;
   std::vector<Finding> findings;
   std::vector<std::string> remarks;  // what was not judged, and why
+  double overlap = -1;               // of shares; negative: none were judged
 };
 
 const char* to_string(claims::EdgeRole role);

@@ -13,13 +13,16 @@ Result<std::vector<Correction>> corrections_of(const std::string& path,
     if (run && reader.runs()[i].number != *run) continue;
     TRY_ASSIGN(const profile::Profile profile, reader.read(i));
     for (const profile::Block& b : profile.blocks) {
-      int64_t delta = 0;
+      Correction c;
       for (const profile::PartialRun& p : b.partial) {
-        if (p.first_instruction == 0) delta += p.delta;
+        if (p.first_instruction == 0) c.first_instruction += p.delta;
+        if (p.last_instruction == b.instruction_sizes.size()) c.last_instruction += p.delta;
       }
-      if (delta == 0) continue;
+      if (c.first_instruction == 0 && c.last_instruction == 0) continue;
       const profile::Procedure& procedure = profile.procedures[b.procedure_id];
-      corrections.push_back({profile.modules[procedure.module_id].path, b.address, delta});
+      c.module = profile.modules[procedure.module_id].path;
+      c.block = b.address;
+      corrections.push_back(std::move(c));
     }
   }
   return corrections;

@@ -20,6 +20,7 @@ struct Correction {
   std::string module;
   LinkAddr block;
   int64_t first_instruction = 0;  // executions to add to the block's count
+  int64_t last_instruction = 0;
 };
 
 // Of all runs, or of one; as the profile has them, not summed up.

@@ -60,6 +60,10 @@ std::string cost_lines(const Outcome& o) {
   return out;
 }
 
+std::string translated_lines(const Outcome& o) {
+  return fmt::format("Program               ended with {}; {:.2f} s\n", end_of(o), o.seconds);
+}
+
 const char* name_of(Engine engine) {
   return engine == Engine::kTrap ? "trap" : "translate";
 }
@@ -92,7 +96,11 @@ std::string render_text(const claims::Claims& claims, const Verdict& v, size_t l
   out += fmt::format("Edges                 {}\n", line_of(j.edges));
   out += fmt::format("Blocks                {}\n", line_of(j.blocks));
   out += fmt::format("Procedures            {}\n", line_of(j.procedures));
-  out += cost_lines(v.outcome);
+  if (j.instructions.claims != 0) {
+    out += fmt::format("Instructions          {}\n", line_of(j.instructions));
+  }
+  if (j.lines.claims != 0) out += fmt::format("Lines                 {}\n", line_of(j.lines));
+  out += v.engine == Engine::kTrap ? cost_lines(v.outcome) : translated_lines(v.outcome);
   if (!v.outcome.complete) {
     out += fmt::format("Not complete          {}: only counts that are too small show\n",
                        v.outcome.why_incomplete);
@@ -128,6 +136,8 @@ std::string render_json(const claims::Claims& claims, const Verdict& v) {
       {"edges", json_of(v.judgement.edges)},
       {"blocks", json_of(v.judgement.blocks)},
       {"procedures", json_of(v.judgement.procedures)},
+      {"instructions", json_of(v.judgement.instructions)},
+      {"lines", json_of(v.judgement.lines)},
       {"cost",
        {{"blocks_executed", o.blocks},
         {"blocks_emulated", o.emulated},
@@ -147,6 +157,7 @@ std::string render_json(const claims::Claims& claims, const Verdict& v) {
       {"remarks", v.judgement.remarks},
       {"silences", claims.silences},
       {"admissions", claims.admissions}};
+  if (v.judgement.overlap >= 0) j["overlap"] = v.judgement.overlap;
   if (!o.complete) j["why_incomplete"] = o.why_incomplete;
   if (o.lost != 0) j["first_lost"] = o.first_lost;
   nlohmann::json findings = nlohmann::json::array();

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "profile/file.h"
 #include "verify/checkers.h"
+#include "verify/truth.h"
 
 namespace tally::verify {
 namespace {
@@ -37,7 +39,14 @@ void sort_findings(std::vector<Finding>& findings) {
 
 }  // namespace
 
-Result<Verdict> verify_by_traps(const claims::Claims& claims, const VerifyOptions& options) {
+namespace {
+
+// Blocks as the profile has them: our own profile and the plain form.
+bool is_of_blocks(const claims::Claims& claims) {
+  return claims.form == claims::Form::kTally || claims.form == claims::Form::kPlain;
+}
+
+Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
   Verdict verdict;
   Code code;
   ClaimedBlocks blocks(code, claims);
@@ -51,13 +60,48 @@ Result<Verdict> verify_by_traps(const claims::Claims& claims, const VerifyOption
   TRY_ASSIGN(verdict.outcome, watch(options.watch, code, {&edges, &entered, &procedures}));
   Judgement& judgement = verdict.judgement;
   TRY(check_builds(claims, code, judgement));
-  blocks.settle();
   const bool complete = verdict.outcome.complete;
-  edges.judge(claims, blocks, complete, judgement);
-  entered.judge(claims, blocks, complete, judgement);
-  procedures.judge(claims, blocks, edges, entered, complete, judgement);
-  sort_findings(judgement.findings);
-  verdict.verified = judgement.findings.empty() && verdict.outcome.lost == 0 && complete;
+  if (is_of_blocks(claims)) {
+    blocks.settle();
+    edges.judge(claims, blocks, complete, judgement);
+    entered.judge(claims, blocks, complete, judgement);
+    procedures.judge(claims, blocks, edges, entered, complete, judgement);
+  } else {
+    Truth truth;
+    truth.add(code, entered, edges);
+    judge(claims, truth, options.overlap_min, complete, judgement);
+  }
+  return verdict;
+}
+
+Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions& options) {
+  Verdict verdict;
+  verdict.engine = Engine::kTranslate;
+  CHECK(options.translate) << "nobody translates";
+  TRY_ASSIGN(const std::string counted, options.translate(verdict.outcome));
+  Truth truth;
+  TRY_ASSIGN(profile::Reader reader, profile::Reader::open(counted));
+  for (size_t i = 0; i < reader.runs().size(); ++i) {
+    TRY_ASSIGN(const profile::Profile profile, reader.read(i));
+    for (const profile::Issue& issue : profile.issues) {
+      verdict.judgement.remarks.push_back(
+          fmt::format("not exact here: {}: {}", issue.scope, issue.message));
+    }
+    truth.add(profile);
+  }
+  judge(claims, truth, options.overlap_min, true, verdict.judgement);
+  return verdict;
+}
+
+}  // namespace
+
+Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
+  Result<Verdict> verdict = options.engine == Engine::kTrap ? by_traps(claims, options)
+                                                            : by_translation(claims, options);
+  if (!verdict) return verdict.error();
+  sort_findings(verdict->judgement.findings);
+  verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
+                      verdict->outcome.complete;
   return verdict;
 }
 

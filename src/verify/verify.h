@@ -24,6 +24,9 @@ struct VerifyOptions {
   Engine engine = Engine::kTrap;
   WatchOptions watch;
   std::optional<uint32_t> run;  // of our own profile: that run instead of all
+  double overlap_min = 0.5;     // of shares
+  // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.
+  std::function<Result<std::string>(Outcome&)> translate;
 };
 
 struct Verdict {
@@ -34,7 +37,7 @@ struct Verdict {
 };
 
 // `claims` are judged by running `options.watch.command` once.
-Result<Verdict> verify_by_traps(const claims::Claims& claims, const VerifyOptions& options);
+Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options);
 
 // Text for people, or JSON.
 std::string render_text(const claims::Claims& claims, const Verdict& verdict, size_t listed_max);

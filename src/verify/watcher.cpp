@@ -230,6 +230,16 @@ Status Watcher::thread_ready(Thread& t) {
   return advance(t, regs);
 }
 
+// The handler does not come back to what its signal interrupted.
+void Watcher::abandon_handler(Thread& t, uint64_t context) {
+  const auto it = t.handlers.find(context);
+  if (it == t.handlers.end()) return;
+  const OpenHandler h = it->second;
+  t.handlers.erase(it);
+  const Mapped* mapped = mapped_of(t, h.position.block);
+  if (mapped != nullptr) cut_short(h.position, LinkAddr(h.return_address - mapped->bias));
+}
+
 void Watcher::exiting(Thread& t) {
   user_regs_struct regs{};
   const bool got = t.space->process().try_registers(t.tid, regs);
@@ -241,11 +251,7 @@ void Watcher::exiting(Thread& t) {
       lose(t, regs.rip, "at its end");
     }
   }
-  for (const auto& [context, h] : t.handlers) {
-    const Mapped* mapped = mapped_of(t, h.position.block);
-    if (mapped != nullptr) cut_short(h.position, LinkAddr(h.return_address - mapped->bias));
-  }
-  t.handlers.clear();
+  while (!t.handlers.empty()) abandon_handler(t, t.handlers.begin()->first);
   t.position = {};
   tracee::resume(t.tid);
 }
@@ -367,6 +373,7 @@ Status Watcher::handler_entered(Thread& t, user_regs_struct& regs) {
   const uint64_t context = regs.rsp + 8;
   OpenHandler handler{.position = t.interrupted, .trap_blocked = t.trap.blocked};
   t.space->read(context + kFrameToPc, &handler.return_address, sizeof handler.return_address);
+  abandon_handler(t, context);  // one that was left by siglongjmp had its frame here
   t.handlers[context] = handler;
   unblock_trap(t);
   begin_at(t, regs.rip);
@@ -381,6 +388,10 @@ Status Watcher::step_done(Thread& t, user_regs_struct& regs) {
       flags &= ~kTrapFlag;
       t.space->write(regs.rsp, &flags, sizeof flags);
     }
+  }
+  if (regs.eflags & kTrapFlag) {  // `popf` brought it back: it is not the program's own
+    regs.eflags &= ~kTrapFlag;
+    t.space->process().set_registers(t.tid, regs);
   }
   const BlockId id = t.position.block;
   const Mapped* mapped = mapped_of(t, id);

@@ -29,6 +29,7 @@ class Watcher {
   Status handle(const tracee::Event& event);
   Status thread_ready(Thread& t);
   void exiting(Thread& t);
+  void abandon_handler(Thread& t, uint64_t context);
   void gone(const tracee::Event& event);
   Status exec(const tracee::Event& event);
   Status signal_stop(Thread& t, const tracee::Event& event);
