@@ -15,6 +15,7 @@
 #include "cli/profile.h"
 #include "cli/recover.h"
 #include "cli/report.h"
+#include "cli/verify.h"
 
 namespace {
 
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
   tally::cli::register_explain(app, outcome);
   tally::cli::register_check(app, outcome);
   tally::cli::register_doctor(app, outcome);
+  tally::cli::register_verify(app, outcome, split.command);
   std::vector<std::string> reversed(split.ours.rbegin(), split.ours.rend());
   if (reversed.size() == 1 && reversed[0] == "help") reversed[0] = "--help";
   try {

@@ -228,6 +228,12 @@ SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
     split.command.assign(arguments.begin() + 1, arguments.end());
     return split;
   }
+  if (first == "verify") {
+    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+    split.ours.assign(arguments.begin(), dashes);
+    if (dashes != arguments.end()) split.command.assign(dashes + 1, arguments.end());
+    return split;
+  }
   if (first != "profile") {
     split.ours = arguments;
     return split;

@@ -18,6 +18,7 @@
 
 #include "tracee/proc_files.h"
 #include "tracee/program.h"
+#include "tracee/watch.h"
 
 namespace tally::tracee {
 namespace {
@@ -242,8 +243,12 @@ Event decode_stop(pid_t tid, int status) {
     default:
       break;
   }
-  event.kind = EventKind::kSignal;
   event.signal = WSTOPSIG(status);
+  if (event.signal == (SIGTRAP | 0x80)) {
+    event.kind = EventKind::kSystemCall;
+    return event;
+  }
+  event.kind = EventKind::kSignal;
   if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &event.info) != 0) event.kind = EventKind::kOther;
   return event;
 }
@@ -313,6 +318,33 @@ void hide_stop(pid_t tid) {
   if (static_cast<int64_t>(regs.orig_rax) < 0 || static_cast<int64_t>(regs.rax) != -EINTR) return;
   regs.rax = static_cast<uint64_t>(-kErestartNoHand);
   ptrace(PTRACE_SETREGS, tid, nullptr, &regs);
+}
+
+bool watch_system_calls(pid_t tid) {
+  return ptrace(PTRACE_SETOPTIONS, tid, nullptr, as_pointer(kOptions | PTRACE_O_TRACESYSGOOD)) == 0;
+}
+
+void resume_watched(pid_t tid, int signal) {
+  ptrace(PTRACE_SYSCALL, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
+}
+
+void resume_for_one_step(pid_t tid, int signal) {
+  ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
+}
+
+std::optional<SystemCallStop> system_call_stop(pid_t tid) {
+  __ptrace_syscall_info info{};
+  if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, as_pointer(sizeof info), &info) <= 0) return {};
+  SystemCallStop stop;
+  if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+    stop.entry = true;
+    stop.number = info.entry.nr;
+    for (size_t i = 0; i < stop.arguments.size(); ++i) stop.arguments[i] = info.entry.args[i];
+    return stop;
+  }
+  if (info.op != PTRACE_SYSCALL_INFO_EXIT) return {};
+  stop.result = info.exit.rval;
+  return stop;
 }
 
 void set_exit_kill(pid_t tid, bool on) {

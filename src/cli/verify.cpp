@@ -1,0 +1,184 @@
+// See verify.h.
+#include "cli/verify.h"
+
+#include <signal.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "claims/read.h"
+#include "report/output.h"
+#include "tracee/program.h"
+#include "verify/verify.h"
+
+namespace tally::cli {
+namespace {
+
+struct Options {
+  std::string profile;
+  std::string profile_format;
+  std::string output;
+  std::string format = "text";
+  std::string engine;
+  std::string children = "follow";
+  size_t top = 30;
+  bool no_ahead = false;
+  double overlap_min = 0.5;
+};
+
+std::atomic<bool> interrupted{false};
+
+void note_interrupt(int) {
+  interrupted.store(true);
+}
+
+// The first ^C ends the run and shows what is known; the second one ends us.
+void watch_for_interrupt() {
+  struct sigaction action {};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: the wait has to end
+  sigaction(SIGINT, &action, nullptr);
+}
+
+// A folder of its own below TMPDIR, gone with us.
+class Scratch {
+ public:
+  Scratch() {
+    const char* base = getenv("TMPDIR");
+    path_ = std::string(base == nullptr ? "/tmp" : base) + "/tally-verify-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~Scratch() {
+    if (path_.empty()) return;
+    unlink(file().c_str());
+    rmdir(path_.c_str());
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  bool ok() const { return !path_.empty(); }
+  std::string file() const { return path_ + "/run.tally"; }
+
+ private:
+  std::string path_;
+};
+
+// Our own engine, as a child: `tally profile` with the same command.
+Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
+                              const std::string& children, verify::Outcome& outcome) {
+  std::vector<std::string> line = {"/proc/self/exe", "profile", "-o", file,
+                                   "--children=" + children, "--"};
+  line.insert(line.end(), command.begin(), command.end());
+  std::vector<char*> arguments;
+  for (std::string& a : line) arguments.push_back(a.data());
+  arguments.push_back(nullptr);
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t pid = fork();
+  if (pid < 0) return make_error("cannot fork");
+  if (pid == 0) {
+    const int before = personality(0xffffffff);
+    if (before >= 0) personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
+    execv(arguments[0], arguments.data());
+    _exit(125);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  outcome.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  outcome.exited = WIFEXITED(status);
+  outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  outcome.processes = outcome.threads = 1;
+  if (access(file.c_str(), R_OK) != 0) return make_error("the translated run left no profile");
+  return file;
+}
+
+Status write_report(const Options& options, const std::string& text) {
+  if (options.output.empty()) {
+    return write_to_stdout([&](report::Output& output) -> Status {
+      output.write(text);
+      return Ok{};
+    });
+  }
+  FILE* file = std::fopen(options.output.c_str(), "w");
+  if (file == nullptr) return make_error("{}: cannot be written", options.output);
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written) return make_error("{}: cannot be written", options.output);
+  return Ok{};
+}
+
+Status run(const Options& options, const std::vector<std::string>& command,
+           CommandOutcome& outcome) {
+  if (command.empty()) {
+    return make_error(ErrorKind::kUsage, "verify what? tally verify --profile=FILE -- PROG ARGS");
+  }
+  claims::ReadOptions read;
+  if (!options.profile_format.empty()) read.form = claims::form_named(options.profile_format);
+  TRY_ASSIGN(const std::string found, tracee::find_program(command[0]));
+  TRY_ASSIGN(read.program_path, tracee::check_program(found));
+  TRY_ASSIGN(const claims::Claims claims, claims::read_claims(options.profile, read));
+  verify::VerifyOptions verify_options;
+  verify_options.watch.command = command;
+  verify_options.overlap_min = options.overlap_min;
+  verify_options.watch.follow_children = options.children == "follow";
+  verify_options.watch.ahead = !options.no_ahead;
+  verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
+  verify_options.watch.interrupted = &interrupted;
+  const bool own = claims.form == claims::Form::kTally;
+  const bool trap = options.engine.empty() ? own : options.engine == "trap";
+  verify_options.engine = trap ? verify::Engine::kTrap : verify::Engine::kTranslate;
+  const Scratch scratch;
+  if (!trap && !scratch.ok()) return make_error("cannot make a folder for the run in TMPDIR");
+  verify_options.translate = [&](verify::Outcome& ended) {
+    return translate(scratch.file(), command, options.children, ended);
+  };
+  watch_for_interrupt();
+  TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
+  TRY(write_report(options, options.format == "json"
+                                ? verify::render_json(claims, verdict)
+                                : verify::render_text(claims, verdict, options.top)));
+  if (!verdict.verified) outcome.exit_code = 1;
+  return Ok{};
+}
+
+}  // namespace
+
+void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
+                     const std::vector<std::string>& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand(
+      "verify", "Run the unmodified program again and say where a profile of it is wrong");
+  sub->add_option("--profile", options->profile, "The profile to verify, of whatever tool")
+      ->required();
+  sub->add_option("--profile-format", options->profile_format,
+                  "What the profile is (default: recognised by its content)")
+      ->check(CLI::IsMember(claims::form_names()));
+  sub->add_option("--engine", options->engine,
+                  "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
+                  "profiles), translate (the code cache; default for those of others)")
+      ->check(CLI::IsMember({"trap", "translate"}));
+  sub->add_option("--overlap-min", options->overlap_min,
+                  "What two distributions of samples must have in common")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  sub->add_option("--format", options->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  sub->add_option("-o,--output", options->output, "Where the report goes (default: stdout)");
+  sub->add_option("--children", options->children,
+                  "Processes that the program makes: follow (verify them), ignore")
+      ->check(CLI::IsMember({"follow", "ignore"}))
+      ->capture_default_str();
+  sub->add_option("--top", options->top, "How many findings to list")->capture_default_str();
+  sub->add_flag("--no-ahead", options->no_ahead,
+                "Let the processor execute everything but branches");
+  sub->callback([=] { outcome->status = run(*options, command, *outcome); });
+}
+
+}  // namespace tally::cli

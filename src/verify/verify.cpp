@@ -1,0 +1,108 @@
+// Running and judging.  See verify.h.
+#include "verify/verify.h"
+
+#include <algorithm>
+
+#include "profile/file.h"
+#include "verify/checkers.h"
+#include "verify/truth.h"
+
+namespace tally::verify {
+namespace {
+
+uint64_t distance(const Finding& f) {
+  return f.claimed > f.counted ? f.claimed - f.counted : f.counted - f.claimed;
+}
+
+// The builds have to be the same, or every address means something else.
+Status check_builds(const claims::Claims& claims, Code& code, Judgement& judgement) {
+  for (const claims::Module& m : claims.modules) {
+    const CodeModule& module = code.module(m.path);
+    if (!module.image || m.build_id.empty() || module.build_id.empty()) continue;
+    if (m.build_id == module.build_id) continue;
+    const std::string words =
+        fmt::format("{}: the profile is of another build (build-id {}, the file has {})", m.path,
+                    m.build_id, module.build_id);
+    if (m.main_program) return make_error(ErrorKind::kMismatch, "{}", words);
+    judgement.remarks.push_back(words);
+  }
+  return Ok{};
+}
+
+void sort_findings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (a.reason != b.reason) return a.reason < b.reason;
+    if (distance(a) != distance(b)) return distance(a) > distance(b);
+    return std::tie(a.where, a.to) < std::tie(b.where, b.to);
+  });
+}
+
+}  // namespace
+
+namespace {
+
+// Blocks as the profile has them: our own profile and the plain form.
+bool is_of_blocks(const claims::Claims& claims) {
+  return claims.form == claims::Form::kTally || claims.form == claims::Form::kPlain;
+}
+
+Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
+  Verdict verdict;
+  Code code;
+  ClaimedBlocks blocks(code, claims);
+  if (claims.form == claims::Form::kTally) {
+    TRY_ASSIGN(const auto corrections, corrections_of(claims.file, options.run));
+    blocks.correct(corrections);
+  }
+  EdgeChecker edges(code);
+  BlockChecker entered(code);
+  ProcedureChecker procedures(code);
+  TRY_ASSIGN(verdict.outcome, watch(options.watch, code, {&edges, &entered, &procedures}));
+  Judgement& judgement = verdict.judgement;
+  TRY(check_builds(claims, code, judgement));
+  const bool complete = verdict.outcome.complete;
+  if (is_of_blocks(claims)) {
+    blocks.settle();
+    edges.judge(claims, blocks, complete, judgement);
+    entered.judge(claims, blocks, complete, judgement);
+    procedures.judge(claims, blocks, edges, entered, complete, judgement);
+  } else {
+    Truth truth;
+    truth.add(code, entered, edges);
+    judge(claims, truth, options.overlap_min, complete, judgement);
+  }
+  return verdict;
+}
+
+Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions& options) {
+  Verdict verdict;
+  verdict.engine = Engine::kTranslate;
+  CHECK(options.translate) << "nobody translates";
+  TRY_ASSIGN(const std::string counted, options.translate(verdict.outcome));
+  Truth truth;
+  TRY_ASSIGN(profile::Reader reader, profile::Reader::open(counted));
+  for (size_t i = 0; i < reader.runs().size(); ++i) {
+    TRY_ASSIGN(const profile::Profile profile, reader.read(i));
+    for (const profile::Issue& issue : profile.issues) {
+      verdict.judgement.remarks.push_back(
+          fmt::format("not exact here: {}: {}", issue.scope, issue.message));
+    }
+    truth.add(profile);
+  }
+  judge(claims, truth, options.overlap_min, true, verdict.judgement);
+  return verdict;
+}
+
+}  // namespace
+
+Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
+  Result<Verdict> verdict = options.engine == Engine::kTrap ? by_traps(claims, options)
+                                                            : by_translation(claims, options);
+  if (!verdict) return verdict.error();
+  sort_findings(verdict->judgement.findings);
+  verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
+                      verdict->outcome.complete;
+  return verdict;
+}
+
+}  // namespace tally::verify
