@@ -45,7 +45,8 @@ std::vector<std::string> originals(const std::string& program, LinkAddr entry) {
   all.emplace_back(
       R"({"gcc_version": "12.2.0", "files": [{"file": "a.c", "functions": [{"name": "main",)"
       R"("execution_count": 4, "start_line": 1, "blocks": 3, "blocks_executed": 2}], "lines":)"
-      R"([{"line_number": 1, "function_name": "main", "count": 4, "branches": [{"count": 1}]}]}]})");
+      R"([{"line_number": 1, "function_name": "main", "count": 4,)"
+      R"("branches": [{"count": 1}]}]}]})");
   all.emplace_back(
       R"({"data":[{"files":[{"filename":"a.c","segments":[[1,1,1,true,true,false],)"
       R"([9,1,0,false,false,false]]}],"functions":[{"name":"main","count":1,"filenames":["a.c"],)"
