@@ -20,7 +20,7 @@ _tally_formats() {
 _tally() {
   local cur prev words cword
   _init_completion -n = || return
-  local commands="profile recover report annotate explain dump doctor"
+  local commands="profile recover report annotate explain check verify dump doctor"
   local program
   program=$(_tally_program_index)
   if [[ -n $program ]]; then
@@ -45,6 +45,14 @@ _tally() {
       return ;;
     --pid=*)
       COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "${cur#*=}"))
+      return ;;
+    --profile-format=*)
+      COMPREPLY=($(compgen -W "tally plain fdata callgrind gcov llvm-coverage llvm-samples
+        perf-script" -- "${cur#*=}"))
+      return ;;
+    --program=*)
+      cur=${cur#*=}
+      _filedir
       return ;;
     --syntax=*)
       COMPREPLY=($(compgen -W "intel att" -- "${cur#*=}"))
@@ -74,6 +82,7 @@ _tally() {
       fi
       options="--format= --help"
       [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
+    check) options="--format= --profile-format= --program= --run= --top= --help" ;;
     doctor) options="--format= --help" ;;
     *)
       _command_offset 1
@@ -87,6 +96,7 @@ _tally() {
   case ${words[1]} in
     recover) _filedir ;;
     report | annotate | explain) _filedir tally ;;
+    check) _filedir ;;
     dump) if [[ ${words[2]} == cfg ]]; then _filedir; else _filedir tally; fi ;;
     profile) COMPREPLY=($(compgen -c -- "$cur")) ;;
   esac

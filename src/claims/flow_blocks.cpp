@@ -80,9 +80,9 @@ class Checker {
   void check_calls(const Place& place, Node& node) {
     if (!node.has_calls && node.count > 0) {
       const Ending& end = inspection_.ending_of(place);
-      // A call of the next instruction is how 32-bit habits ask for the address.
-      const bool direct = end.insn.flow == isa::Flow::kCall && LinkAddr(end.insn.target) != end.end;
-      node.has_calls = direct || end.insn.flow == isa::Flow::kIndirectCall;
+      // A call of the next instruction is how 32-bit habits ask for the address; an indirect one
+      // may lead to where nothing is counted (the vsyscall page).
+      node.has_calls = end.insn.flow == isa::Flow::kCall && LinkAddr(end.insn.target) != end.end;
     }
     if (!node.has_calls) return;
     ++inspection_.report.equations;

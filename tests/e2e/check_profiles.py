@@ -135,7 +135,8 @@ def bolt():
     tool(path("bolted"))
     options = ["--program=" + program]
     clean(path("x.fdata"), "fdata", *options)
-    refuse(path("x.fdata"), "fdata of another program", ["another build"], "--program=/usr/bin/gzip")
+    refuse(path("x.fdata"), "fdata of another program", ["another build"],
+           "--program=/usr/bin/gzip")
     refused(["check", path("x.fdata")], "fdata without a program", 2, ["--program"])
     lines = pathlib.Path(path("x.fdata")).read_text().splitlines(keepends=True)
     # The most taken edge that leads on; of a loop of one block nothing could be told.
