@@ -185,6 +185,11 @@ void ImageRun::areas_by_mailbox() {
 // ---- threads -----------------------------------------------------------------------------------
 
 void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
+  user_regs_struct regs{};
+  if (!process_->try_registers(tid, regs)) {
+    threads_[tid].own_process = own_process;  // killed before it began; its end is to come
+    return;
+  }
   const std::optional<uint32_t> slot = service_.open_slot();
   if (!slot) {
     service_.fail(make_error("the program runs more than {} threads at once", kThreadsMax));
@@ -195,7 +200,6 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   thread.own_process = own_process;
   if (!own_process) ++threads_total_;
   totals_.begin(*slot, tid, own_process ? "vfork" : "thread");
-  user_regs_struct regs = process_->registers(tid);
   user_regs_struct parent_regs{};
   const bool shares_stack =
       own_process && process_->try_registers(parent, parent_regs) && parent_regs.rsp == regs.rsp;
