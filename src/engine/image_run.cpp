@@ -212,7 +212,8 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
 // A child with memory of its own goes on natively: original address, original protections, nothing
 // of ours left mapped.
 void ImageRun::release_child(pid_t tid, const std::string& why) {
-  user_regs_struct regs = process_->registers(tid);
+  user_regs_struct regs{};
+  if (!process_->try_registers(tid, regs)) return;  // killed before it began
   const Position position = ledger_.locate(regs, 0);
   CHECK(position.kind == Position::Kind::kInBlock) << "a child was born at " << regs.rip;
   const Unit& unit = cache_.unit(position.ref.unit);
