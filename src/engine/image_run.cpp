@@ -184,6 +184,11 @@ void ImageRun::areas_by_mailbox() {
 // ---- threads -----------------------------------------------------------------------------------
 
 void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
+  user_regs_struct regs{};
+  if (!process_->try_registers(tid, regs)) {
+    threads_[tid].own_process = own_process;  // killed before it began; its end is to come
+    return;
+  }
   const std::optional<uint32_t> slot = service_.open_slot();
   if (!slot) {
     service_.fail(make_error("the program runs more than {} threads at once", kThreadsMax));
@@ -194,7 +199,6 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   thread.own_process = own_process;
   if (!own_process) ++threads_total_;
   totals_.begin(*slot, tid, own_process ? "vfork" : "thread");
-  user_regs_struct regs = process_->registers(tid);
   user_regs_struct parent_regs{};
   const bool shares_stack =
       own_process && process_->try_registers(parent, parent_regs) && parent_regs.rsp == regs.rsp;
@@ -207,7 +211,8 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
 // A child with memory of its own goes on natively: original address, original protections, nothing
 // of ours left mapped.
 void ImageRun::release_child(pid_t tid, const std::string& why) {
-  user_regs_struct regs = process_->registers(tid);
+  user_regs_struct regs{};
+  if (!process_->try_registers(tid, regs)) return;  // killed before it began
   const Position position = ledger_.locate(regs, 0);
   CHECK(position.kind == Position::Kind::kInBlock) << "a child was born at " << regs.rip;
   const Unit& unit = cache_.unit(position.ref.unit);

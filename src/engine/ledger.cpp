@@ -66,12 +66,13 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
     return signal_context(slot, pc, stack_pointer);
   };
   const auto birth = births_.find(slot);
+  const bool own_stack = birth != births_.end() && !birth->second.inherits_frames;
   const UndescribedFrames undescribed(
       modules_, cache_, process_,
       [this](TargetAddr address) {
         return cache_.call_block_of(address).valid() || is_inherited(address);
       },
-      birth == births_.end() ? std::nullopt : std::optional(birth->second));
+      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt);
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
     return undescribed.caller_of(frame, pc_is_exact, inner);
   };
@@ -212,7 +213,13 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
                              AbnormalKind kind, const std::string& detail) {
   const KeptBusy busy(kept_);
   booker_ = slot;
-  if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
+  if (is_unborn(position, regs, slot)) {
+    const bool alone = !births_[slot].inherits_frames;
+    take_birth_back(slot);
+    if (alone) return interruptions_.forget(slot);
+  } else if (position.kind == Position::Kind::kInBlock) {
+    leave_at(position, kind, detail);
+  }
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfRsp] += position.stack_bytes;
   TargetAddr pc = position.pc;
@@ -285,6 +292,28 @@ void Ledger::begin_behind(BlockRef ref) {
   }
 }
 
+// The thread ends where it was born, before it has executed anything.
+bool Ledger::is_unborn(const Position& position, const user_regs_struct& regs,
+                       uint32_t slot) const {
+  const auto it = births_.find(slot);
+  if (it == births_.end() || position.kind != Position::Kind::kInBlock) return false;
+  const Birth& birth = it->second;
+  const cfg::Procedure& p = cache_.unit(birth.at.unit).procedure;
+  const cfg::Block& block = p.blocks[birth.at.block];
+  return position.ref.unit == birth.at.unit && position.ref.block == birth.at.block &&
+         position.done == block.insn_count && regs.rsp == birth.stack_pointer &&
+         p.edges[block.first_edge].kind == cfg::EdgeKind::kSystemCall;
+}
+
+void Ledger::take_birth_back(uint32_t slot) {
+  const BlockRef at = births_[slot].at;
+  births_.erase(slot);
+  const Unit& unit = cache_.unit(at.unit);
+  const uint32_t edge = unit.procedure.blocks[at.block].first_edge;
+  unbook_entered({at.unit, unit.procedure.edges[edge].to, AbnormalKind::kThreadStart, 0});
+  if (unit.plan.edge_counter[edge] != translate::kNoCounter) unbook_overcounted(at.unit, edge);
+}
+
 void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
                          uint32_t parent_slot) {
   booker_ = slot;
@@ -295,11 +324,9 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
     return;
   }
   begin_behind(position.ref);
+  births_[slot] = {position.ref, regs.rsp, inherits_frames};
   keep_where(slot, position.ref);
-  if (!inherits_frames) {
-    births_[slot] = regs.rsp;
-    return;
-  }
+  if (!inherits_frames) return;
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfPc] = position.pc.value();
   interruptions_.inherit(slot, parent_slot);

@@ -153,6 +153,8 @@ class Ledger : public LedgerBooks {
   void book_uncounted(BlockRef ref);
   void book_overcounted(uint32_t unit, uint32_t edge);
   void book_unarrived(BlockRef ref);
+  void unbook_entered(const TermKey& key);
+  void unbook_overcounted(uint32_t unit, uint32_t edge);
   void note(const BookingKey& key, int64_t times);
   // The same in the file that outlives the monitor, if there is one.
   void keep_term(const TermKey& key, const std::string& detail, int64_t entered, int64_t left);
@@ -189,6 +191,8 @@ class Ledger : public LedgerBooks {
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void land_behind_call(TargetAddr destination);
   void begin_behind(BlockRef ref);
+  bool is_unborn(const Position& position, const user_regs_struct& regs, uint32_t slot) const;
+  void take_birth_back(uint32_t slot);
   bool is_complete(const elf::BackTrace& trace) const;
   bool was_inherited(TargetAddr return_address, uint32_t slot);
 
@@ -211,8 +215,13 @@ class Ledger : public LedgerBooks {
     uint32_t unit = 0;
     uint64_t stack_pointer = 0;  // where it goes
   };
-  std::map<uint32_t, Jump> jumps_;       // by slot, until the unit is entered again
-  std::map<uint32_t, uint64_t> births_;  // by slot: the stack pointer a thread was born with
+  std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
+  struct Birth {                    // of a thread behind the `syscall` that ends block `at`
+    BlockRef at;
+    uint64_t stack_pointer = 0;
+    bool inherits_frames = false;
+  };
+  std::map<uint32_t, Birth> births_;                                   // by slot
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };
 

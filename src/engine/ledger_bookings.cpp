@@ -89,6 +89,21 @@ void Ledger::book_overcounted(uint32_t unit, uint32_t edge) {
   CHECK(recording_ == nullptr) << "a thread began ahead of time";
 }
 
+void Ledger::unbook_entered(const TermKey& key) {
+  const auto it = terms_.find(key);
+  CHECK(it != terms_.end() && it->second.entered > 0) << "a thread that was not born";
+  keep_term(key, it->second.detail, -1, 0);
+  it->second.entered -= 1;
+  if (it->second.entered + it->second.left == 0) terms_.erase(it);
+  note({BookingKind::kEntered, std::get<0>(key), std::get<1>(key)}, -1);
+}
+
+void Ledger::unbook_overcounted(uint32_t unit, uint32_t edge) {
+  subtract(overcounted_, {unit, edge}, 1);
+  note({BookingKind::kOvercounted, unit, edge}, -1);
+  if (kept_ != nullptr) kept_->book(KeptBooking::kOvercounted, {unit, edge}, "", -1);
+}
+
 // No instruction more or less is executed for it.
 void Ledger::book_unarrived(BlockRef ref) {
   unarrived_[{ref.unit, ref.block}] += 1;

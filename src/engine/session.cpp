@@ -361,9 +361,13 @@ void Session::let_go_of_parked() {
 
 // ---- threads and children ----------------------------------------------------------------------
 
-uint64_t clone_flags(const tracee::Process& process, pid_t tid) {
+uint64_t clone_flags(const tracee::Process& process, const Event& event) {
   user_regs_struct regs{};
-  if (!process.try_registers(tid, regs)) return 0;
+  if (!process.try_registers(event.tid, regs)) {
+    // Killed at this very stop; what it has made says it nearly as well.
+    if (event.vfork) return CLONE_VM | CLONE_VFORK;
+    return event.kind == Kind::kForked ? 0 : CLONE_VM | CLONE_THREAD;
+  }
   uint64_t flags = 0;
   switch (regs.orig_rax) {
     case SYS_clone:
@@ -392,7 +396,7 @@ Event Session::first_stop_of(pid_t tid) {
 // The child is waited for and taken care of before its maker goes on: until then they share the
 // region, and what is known of the maker's memory holds for the child's.
 void Session::thread_born(const Event& event, ImageRun& maker) {
-  const uint64_t flags = clone_flags(maker.process(), event.tid);
+  const uint64_t flags = clone_flags(maker.process(), event);
   const pid_t tid = event.new_tid;
   const Event first = first_stop_of(tid);
   if (first.kind != Kind::kThreadReady && first.kind != Kind::kGroupStop) {

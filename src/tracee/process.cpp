@@ -288,7 +288,18 @@ Result<Event> wait_for_event_of(pid_t tid) {
   return wait_on(tid);
 }
 
+// A thread that is killed at one stop goes on to the next by itself, that at its exit.  Who resumes
+// it there, thinking of the former, never hears of the latter.
+static bool has_end_to_report(pid_t tid) {
+  siginfo_t info{};
+  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) != 0 || info.si_pid != tid) return false;
+  const bool stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
+  return !stopped || info.si_status >> 8 == PTRACE_EVENT_EXIT;
+}
+
 void resume(pid_t tid, int signal) {
+  if (has_end_to_report(tid)) return;
   // ESRCH means that the thread was killed meanwhile; its end is reported by wait_for_event.
   ptrace(PTRACE_CONT, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
 }
@@ -353,18 +364,14 @@ void set_exit_kill(pid_t tid, bool on) {
 }
 
 bool is_dying(pid_t tid) {
-  siginfo_t info{};
-  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
-  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) == 0 && info.si_pid == tid) {
-    const bool stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
-    if (!stopped || info.si_status >> 8 == PTRACE_EVENT_EXIT) return true;
-  }
+  if (has_end_to_report(tid)) return true;
   user_regs_struct regs{};
   return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) != 0;
 }
 
 Result<Event> Process::step(pid_t tid, int signal) {
-  if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal))) != 0 &&
+  if (!has_end_to_report(tid) &&
+      ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal))) != 0 &&
       errno != ESRCH) {
     return make_error("cannot step thread {}: {}", tid, strerror(errno));
   }

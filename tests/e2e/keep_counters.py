@@ -138,7 +138,8 @@ def killed_run(how, what):
 def counts(number):
     """Of each procedure of the program, by its name; and the report."""
     more = [f"--run={number}"]
-    report = json.loads(accepted(["report", path("back.tally"), "--format=json", *more], "r").stdout)
+    asked = accepted(["report", path("back.tally"), "--format=json", *more], "report")
+    report = json.loads(asked.stdout)
     text = accepted(["dump", "instructions", path("back.tally"), *more], "dump").stdout.decode()
     result = {}
     for line in text.splitlines()[1:]:
@@ -295,7 +296,8 @@ recover_refused(path("nowhere"), "no file", ["no such file"])
 keep = "--keep-counters=" + path("kept.file")
 command = ["--", PROGRAM, "short", path("own")]
 refused(["profile", keep, *command], "the file exists", 125, ["recover"])
-refused(["profile", "--keep-counters=/nowhere/x", *command], "no such folder", 125, ["No such file"])
+nowhere = ["profile", "--keep-counters=/nowhere/x", *command]
+refused(nowhere, "no such folder", 125, ["No such file"])
 refused(["profile", "--pid=1", keep], "with --pid", 2, ["--pid"])
 os.unlink(path("kept.file"))
 accepted(["profile", keep, "-o", path("short.tally"), *command], "to its end", status=3)
