@@ -1,6 +1,6 @@
 """The real programs of real.py: how each is prepared and run, and what of its output may vary.
 
-Everything is made on the spot: no input is fetched, but the packages of node (pinned, by npm, once).
+Everything is made on the spot: no input is fetched, but node's packages (pinned, by npm, once).
 `FOLDER` in an argument is the folder the program runs in.
 """
 
@@ -138,7 +138,8 @@ main = print (M.toList (M.fromListWith (+) [(w, 1 :: Int) | w <- words "a rose i
 OCAML = """module M = Map.Make (String)
 let () =
   String.split_on_char ' ' "a rose is a rose is a rose"
-  |> List.fold_left (fun m w -> M.update w (fun n -> Some (1 + Option.value n ~default:0)) m) M.empty
+  |> List.fold_left (fun m w -> M.update w (fun n -> Some (1 + Option.value n ~default:0)) m)
+       M.empty
   |> M.iter (Printf.printf "%s %d\\n")
 """
 JAVA = """import java.util.*;
@@ -172,7 +173,9 @@ PAGE = """<!doctype html><html><head><style>body { background: linear-gradient(#
 let s = 0; for (let i = 0; i < 300000; i++) s = (s * 31 + i) % 1000003;
 document.getElementById('x').textContent = 'sum ' + s;
 const g = document.getElementById('c').getContext('2d');
-for (let i = 0; i < 20; i++) { g.fillStyle = `hsl(${i * 18} 80% 50%)`; g.fillRect(i * 10, 0, 9, 90); }
+for (let i = 0; i < 20; i++) {
+  g.fillStyle = `hsl(${i * 18} 80% 50%)`; g.fillRect(i * 10, 0, 9, 90);
+}
 </script></body></html>
 """
 EXPRESS = """const assert = require('assert');
@@ -209,7 +212,8 @@ for (const file of files) {
   for (let i = 0; i < 8; i++) {
     for (const tree of [acorn.parse(text, { ecmaVersion: 5 }), esprima.parseScript(text)]) {
       const json = JSON.stringify(tree);
-      if (i === 7) console.log(file, json.length, crypto.createHash('md5').update(json).digest('hex'));
+      const digest = crypto.createHash('md5').update(json).digest('hex');
+      if (i === 7) console.log(file, json.length, digest);
     }
   }
 }
@@ -222,7 +226,8 @@ for ($i = 0; $i < 20000; $i++) { $n = new Node($i); $n->next = $list; $list = $n
 $sum = 0;
 for ($n = $list; $n; $n = $n->next) $sum += $n->v;
 preg_match_all('/\\b(\\w)\\w*\\1\\b/', str_repeat('anna went to a level of kayak ', 500), $m);
-try { (function () { throw new Exception('thrown'); })(); } catch (Exception $e) { echo $e->getMessage(); }
+try { (function () { throw new Exception('thrown'); })(); }
+catch (Exception $e) { echo $e->getMessage(); }
 echo fib(23), " $sum ", count($m[0]), "\\n";
 """
 CSHARP = """using System;
@@ -376,9 +381,10 @@ def scripts(with_node):
         Real("php jit", [php, "-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=32M",
                          "-d", "opcache.jit=tracing", "roses.php"],
              prepare=write("roses.php", PHP), missing=None if php else "php"),
-        Real("mono", [mono, "roses.exe"], prepare=compile_csharp,
+        Real("mono", [mono, "roses.exe"], prepare=compile_csharp, issues=STACKS,
              missing=None if mono and mcs else "mono, mono-mcs"),
-        Real("erlang", [erl, "-noshell", "-eval", ERLANG], issues=STACKS, missing=None if erl else "erl"),
+        Real("erlang", [erl, "-noshell", "-eval", ERLANG], issues=STACKS,
+             missing=None if erl else "erl"),
     ]
 
 
@@ -420,7 +426,9 @@ def machines():
              prepare=compile_with("gcc"), issues=(TRACES,), other_end=True,
              missing=None if strace else "strace"),
         Real("valgrind", [valgrind, "-q", "--error-exitcode=9", "FOLDER/sort"],
-             prepare=compile_with("gcc"), missing=None if valgrind else "valgrind"),
+             # It believes /proc/self/maps.
+             prepare=compile_with("gcc"), issues=STACKS, other_end=True,
+             missing=None if valgrind else "valgrind"),
     ]
 
 
