@@ -6,7 +6,8 @@ anew.  What it writes is compared (times that it shows left out), the profile mu
 name no issue, but those that docs/exactness.md foretells for it, which are shown.  Programs that
 are not installed are named as not run.
 
-usage: real.py --tally=PATH [--only=NAME,...] [--out=bench/real.md] [--work=FOLDER] [--list] [--keep]
+usage: real.py --tally=PATH [--only=NAME,...] [--out=bench/real.md] [--work=FOLDER] [--list]
+               [--keep]
 
 Exit status 77: none of the programs is installed.
 """
