@@ -334,6 +334,7 @@ def compilers():
              missing=None if cargo and rustc else "cargo"),
         Real("go build", [go, "build", "-o", "roses", "."],
              {**GO_ENVIRONMENT, "GOCACHE": "FOLDER/cache"}, prepare=warm_go, outputs=("roses",),
+             issues=("^back-trace: .*/go ",),  # ends with threads on stacks of goroutines
              missing=None if go else "go"),
         Real("ghc", [ghc, "-O", "-v0", "Roses.hs", "-o", "roses"],
              prepare=write("Roses.hs", HASKELL), outputs=("Roses.hi",),
