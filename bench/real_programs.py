@@ -1,6 +1,6 @@
 """The real programs of real.py: how each is prepared and run, and what of its output may vary.
 
-Everything is made on the spot: no input is fetched, but the packages of node (pinned, by npm, once).
+Everything is made on the spot: no input is fetched, but node's packages (pinned, by npm, once).
 `FOLDER` in an argument is the folder the program runs in.
 """
 
@@ -31,9 +31,15 @@ class Real:
     compare_stderr: bool = True
     as_user: bool = False               # as an ordinary user, Tally too
     issues: tuple = ()                  # what docs/exactness.md foretells of it
-    refused: str = None                 # ... or by what words Tally refuses it
+    other_end: bool = False             # ... among it that it ends in another way
     timeout_s: float = 60               # natively; under Tally 20 times that
     missing: str = None                 # what of it is not installed
+
+
+# A process has one tracer.
+TRACES = "^ptrace: "
+# Stacks that are left and never returned to; see docs/exactness.md.
+STACKS = ("^stacks: ", "^threads: ", "flow is not conserved", "^back-trace: ")
 
 
 def find(name, *places):
@@ -122,6 +128,8 @@ func main() {
 	fmt.Println(bytes)
 }
 """
+GO_ENVIRONMENT = {"GOFLAGS": "-mod=mod -trimpath -buildvcs=false", "GO111MODULE": "on",
+                  "GOPROXY": "off"}
 HASKELL = """module Main where
 import qualified Data.Map as M
 main :: IO ()
@@ -130,7 +138,8 @@ main = print (M.toList (M.fromListWith (+) [(w, 1 :: Int) | w <- words "a rose i
 OCAML = """module M = Map.Make (String)
 let () =
   String.split_on_char ' ' "a rose is a rose is a rose"
-  |> List.fold_left (fun m w -> M.update w (fun n -> Some (1 + Option.value n ~default:0)) m) M.empty
+  |> List.fold_left (fun m w -> M.update w (fun n -> Some (1 + Option.value n ~default:0)) m)
+       M.empty
   |> M.iter (Printf.printf "%s %d\\n")
 """
 JAVA = """import java.util.*;
@@ -158,29 +167,15 @@ int main(void) {
   return 0;
 }
 """
-HOG = """#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-__attribute__((noinline)) int grow(void) {
-  char* p = mmap(0, 1 << 20, 3, 0x22, -1, 0);
-  if (p == MAP_FAILED) return 0;
-  memset(p, 1, 1 << 20);
-  return 1;
-}
-int main(void) {
-  int mb = 0;
-  while (grow()) mb++;
-  printf("%d\\n", mb);
-  return 0;
-}
-"""
 PAGE = """<!doctype html><html><head><style>body { background: linear-gradient(#fde, #def); }
 .b { border-radius: 9px; box-shadow: 2px 2px 5px #345; padding: 8px; width: 40%; }</style></head>
 <body><h1>Tally</h1><div class=b id=x>?</div><canvas id=c width=200 height=100></canvas><script>
 let s = 0; for (let i = 0; i < 300000; i++) s = (s * 31 + i) % 1000003;
 document.getElementById('x').textContent = 'sum ' + s;
 const g = document.getElementById('c').getContext('2d');
-for (let i = 0; i < 20; i++) { g.fillStyle = `hsl(${i * 18} 80% 50%)`; g.fillRect(i * 10, 0, 9, 90); }
+for (let i = 0; i < 20; i++) {
+  g.fillStyle = `hsl(${i * 18} 80% 50%)`; g.fillRect(i * 10, 0, 9, 90);
+}
 </script></body></html>
 """
 EXPRESS = """const assert = require('assert');
@@ -217,7 +212,8 @@ for (const file of files) {
   for (let i = 0; i < 8; i++) {
     for (const tree of [acorn.parse(text, { ecmaVersion: 5 }), esprima.parseScript(text)]) {
       const json = JSON.stringify(tree);
-      if (i === 7) console.log(file, json.length, crypto.createHash('md5').update(json).digest('hex'));
+      const digest = crypto.createHash('md5').update(json).digest('hex');
+      if (i === 7) console.log(file, json.length, digest);
     }
   }
 }
@@ -230,7 +226,8 @@ for ($i = 0; $i < 20000; $i++) { $n = new Node($i); $n->next = $list; $list = $n
 $sum = 0;
 for ($n = $list; $n; $n = $n->next) $sum += $n->v;
 preg_match_all('/\\b(\\w)\\w*\\1\\b/', str_repeat('anna went to a level of kayak ', 500), $m);
-try { (function () { throw new Exception('thrown'); })(); } catch (Exception $e) { echo $e->getMessage(); }
+try { (function () { throw new Exception('thrown'); })(); }
+catch (Exception $e) { echo $e->getMessage(); }
 echo fib(23), " $sum ", count($m[0]), "\\n";
 """
 CSHARP = """using System;
@@ -264,9 +261,9 @@ io:format("~p ~p~n", [R, element(1, C)]), halt(0).
 """
 
 
-def npm_folder(work):
+def npm_folder():
     """The pinned packages, fetched once; None where that is not possible."""
-    folder = work / "npm"
+    folder = pathlib.Path(__file__).resolve().parent / ".work" / "npm"
     if not (folder / "node_modules" / "acorn").exists():
         npm = shutil.which("npm")
         if not npm:
@@ -324,9 +321,6 @@ def engines():
 def compilers():
     cargo, rustc = toolchain("cargo"), toolchain("rustc")
     go, ghc, ocamlopt, javac = (find(n) for n in ("go", "ghc", "ocamlopt", "javac"))
-    go_env = {"GOCACHE": "/tmp/real-go-cache", "GOFLAGS": "-mod=mod -trimpath -buildvcs=false",
-              "GO111MODULE": "on", "GOPROXY": "off"}
-    go_mod = {"go.mod": "module roses\n\ngo 1.19\n"}
     return [
         Real("rustc", [rustc, "-O", "-C", "codegen-units=2", "roses.rs"],
              prepare=write("roses.rs", RUST), outputs=("roses",),
@@ -338,8 +332,9 @@ def compilers():
                             "src/lib.rs": "pub fn f() {}\n"}, None),
              outputs=("target/release/roses",), volatile=(rb" in [0-9.]+m?s",),
              missing=None if cargo and rustc else "cargo"),
-        Real("go build", [go, "build", "-o", "roses", "."], go_env,
-             prepare=write({**go_mod, "roses.go": GO}, None), outputs=("roses",),
+        Real("go build", [go, "build", "-o", "roses", "."],
+             {**GO_ENVIRONMENT, "GOCACHE": "FOLDER/cache"}, prepare=warm_go, outputs=("roses",),
+             issues=("^back-trace: .*/go ",),  # ends with threads on stacks of goroutines
              missing=None if go else "go"),
         Real("ghc", [ghc, "-O", "-v0", "Roses.hs", "-o", "roses"],
              prepare=write("Roses.hs", HASKELL), outputs=("Roses.hi",),
@@ -353,9 +348,24 @@ def compilers():
     ]
 
 
-def scripts(work):
+def warm_go(folder):
+    """What the program imports is compiled already; it is not itself."""
+    store = folder.parent / "go-cache"
+    if not store.exists():
+        warm = folder / "warm"
+        write({"warm/go.mod": "module warm\n\ngo 1.19\n",
+               "warm/warm.go": GO.replace('"a rose', '"another rose')}, None)(folder)
+        subprocess.run([find("go"), "build", "-o", "/dev/null", "."], cwd=warm, check=True,
+                       capture_output=True,
+                       env={**os.environ, **GO_ENVIRONMENT, "GOCACHE": str(store)})
+        shutil.rmtree(warm)
+    shutil.copytree(store, folder / "cache")
+    write({"go.mod": "module roses\n\ngo 1.19\n", "roses.go": GO}, None)(folder)
+
+
+def scripts(with_node):
     node, php, mono, mcs, erl = (find(n) for n in ("node", "php", "mono", "mcs", "erl"))
-    npm = npm_folder(work) if node else None
+    npm = npm_folder() if node and with_node else None
     where = {"NODE_PATH": str(npm)}
     absent = None if npm else "node, or packages of npm,"
 
@@ -372,9 +382,10 @@ def scripts(work):
         Real("php jit", [php, "-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=32M",
                          "-d", "opcache.jit=tracing", "roses.php"],
              prepare=write("roses.php", PHP), missing=None if php else "php"),
-        Real("mono", [mono, "roses.exe"], prepare=compile_csharp,
+        Real("mono", [mono, "roses.exe"], prepare=compile_csharp, issues=STACKS,
              missing=None if mono and mcs else "mono, mono-mcs"),
-        Real("erlang", [erl, "-noshell", "-eval", ERLANG], missing=None if erl else "erl"),
+        Real("erlang", [erl, "-noshell", "-eval", ERLANG], issues=STACKS,
+             missing=None if erl else "erl"),
     ]
 
 
@@ -392,7 +403,8 @@ def machines():
     def compile_go(folder):
         (folder / "server.go").write_text(GO_SERVER)
         subprocess.run([go, "build", "-o", "server", "server.go"], cwd=folder, check=True,
-                       capture_output=True, env={**os.environ, "GOCACHE": "/tmp/real-go-cache"})
+                       capture_output=True,
+                       env={**os.environ, "GOCACHE": str(folder.parent / "go-cache-server")})
 
     script = "for i in 1 2 3 4 5 6 7 8; do ls / | sort -r | sed s/[aeiou]/$i/ | md5sum; done"
     return [
@@ -405,14 +417,19 @@ def machines():
         Real("qemu-system", [qemu, "-display", "none", "-serial", "stdio", "-no-reboot", "-m", "64",
                              "-accel", "tcg", "-boot", "n", "-nic", "none", "-device",
                              "isa-debug-exit", "-kernel", "FOLDER/boot"],
-             prepare=boot_image, missing=None if qemu else "qemu-system-x86_64", timeout_s=20),
+             prepare=boot_image, issues=STACKS, timeout_s=20,
+             missing=None if qemu else "qemu-system-x86_64"),
         Real("gdb", [gdb, "-q", "-batch", "-ex", "break by_value", "-ex", "run", "-ex", "bt",
                      "-ex", "kill", "FOLDER/sort"], prepare=compile_with("gcc", "-g"),
+             issues=(TRACES,), other_end=True,
              missing=None if gdb else "gdb"),
         Real("strace", [strace, "-f", "-o", "FOLDER/log", "FOLDER/sort"],
-             prepare=compile_with("gcc"), missing=None if strace else "strace"),
+             prepare=compile_with("gcc"), issues=(TRACES,), other_end=True,
+             missing=None if strace else "strace"),
         Real("valgrind", [valgrind, "-q", "--error-exitcode=9", "FOLDER/sort"],
-             prepare=compile_with("gcc"), missing=None if valgrind else "valgrind"),
+             # It believes /proc/self/maps.
+             prepare=compile_with("gcc"), issues=STACKS, other_end=True,
+             missing=None if valgrind else "valgrind"),
     ]
 
 
@@ -453,5 +470,8 @@ words: .asciz "hello from the machine "
                     "-o", "boot", "boot.S"], cwd=folder, check=True, capture_output=True)
 
 
-def programs(work):
-    return [*media(), *engines(), *compilers(), *scripts(work), *machines()]
+def programs(chosen=None):
+    """All of them, or those of the names chosen.  Only programs of node need the network, once."""
+    with_node = chosen is None or any(name.startswith("node") for name in chosen)
+    every = [*media(), *engines(), *compilers(), *scripts(with_node), *machines()]
+    return [program for program in every if chosen is None or program.name in chosen]

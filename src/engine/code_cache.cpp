@@ -473,16 +473,24 @@ bool CodeCache::is_undescribed(const Unit& unit) const {
 }
 
 bool CodeCache::leaves_description(BlockRef call) const {
-  const Unit& unit = *units_[call.unit];
-  if (unit.open_calls) return false;
+  if (units_[call.unit]->open_calls) return false;
+  return any_callee(call, [&](uint32_t callee) { return is_undescribed(*units_[callee]); });
+}
+
+bool CodeCache::leads_to(BlockRef call, uint32_t unit) const {
+  return any_callee(call, [&](uint32_t callee) { return callee == unit; });
+}
+
+bool CodeCache::any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const {
   if (const SiteState* site = site_of(call)) {
     return std::any_of(site->pairs.begin(), site->pairs.end(),
-                       [&](const Pair& pair) { return is_undescribed(*units_[pair.to.unit]); });
+                       [&](const Pair& pair) { return test(pair.to.unit); });
   }
+  const Unit& unit = *units_[call.unit];
   for (const Link& link : unit.code.links) {
     if (link.block != call.block || link.edge != Link::kCallLink) continue;
     const uint64_t* found = blocks_.find(unit.module->to_target(link.target).value());
-    return found != nullptr && *found != kGone && is_undescribed(*units_[unpack(*found).unit]);
+    return found != nullptr && *found != kGone && test(unpack(*found).unit);
   }
   return false;
 }

@@ -156,6 +156,8 @@ class CodeCache : public Translated {
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;
+  // Whether a call has led to a unit.
+  bool leads_to(BlockRef call, uint32_t unit) const;
   // Whether a procedure that has been translated begins there.
   bool is_procedure_entry(TargetAddr address) const;
   // The indirect branch that ends a block; nullptr if none does.
@@ -206,6 +208,7 @@ class CodeCache : public Translated {
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
   Bounds bounds_of_generated(Module& module, LinkAddr address) const;
   bool is_undescribed(const Unit& unit) const;
+  bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   void unlink(const Unit& unit);

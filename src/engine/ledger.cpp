@@ -76,6 +76,9 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
     return undescribed.caller_of(frame, pc_is_exact, inner);
   };
+  target.below_outermost = [&](const elf::UnwindRegisters& frame) {
+    return undescribed.below_outermost(frame);
+  };
   return elf::unwind(registers, target, kFramesMax);
 }
 
@@ -191,6 +194,9 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
   if (was_inherited(frame.pc, slot)) return;
   // A planted return address at the very bottom (makecontext): nobody was called there.
   if (index + 1 == trace.frames.size() && is_complete(trace)) return;
+  // Or planted by a runtime system in code of its own, whose calls all have a second way out.
+  const Module* module = modules_.containing(frame.pc - 1);
+  if (module != nullptr && !module->image->unwind_range_at(module->to_link(frame.pc - 1))) return;
   issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
                                   "its procedure may be off by one",
                                   frame.pc.value()));

@@ -2,6 +2,7 @@
 #include "engine/undescribed_frames.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 namespace tally::engine {
@@ -51,7 +52,10 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::Unwi
     if (!clone) return std::nullopt;
     return nobody(stack_pointer + 8);
   }
-  if (auto caller = by_frame_pointer(frame)) return caller;
+  if (auto caller = by_frame_pointer(frame)) {
+    if (auto nearer = keeper_of_frame_pointer(frame)) return nearer;
+    return caller;
+  }
   return module->generated ? by_search(stack_pointer) : described_caller(frame);
 }
 
@@ -183,9 +187,39 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::described_caller(
     return found.empty() ? nobody(*end) : described_caller_at(frame, found.front());
   }
   if (!birth_) return std::nullopt;
-  const auto found = calls_out_of_description(*birth_ - kBirthStackBytes, *birth_, 2);
-  if (found.size() != 1) return std::nullopt;
+  // Words left over from earlier calls from the same place lie farther in than what is active.
+  constexpr size_t kMost = 64;
+  const auto found = calls_out_of_description(*birth_ - kBirthStackBytes, *birth_, kMost);
+  std::set<uint64_t> places;
+  for (const uint64_t at : found) {
+    uint64_t back = 0;
+    if (read(at, back)) places.insert(back);
+  }
+  if (places.size() != 1 || found.size() == kMost) return std::nullopt;
+  return described_caller_at(frame, found.back());
+}
+
+// A described procedure whose frame rbp belongs to, and that has called what does not change rbp:
+// the call that entered that frame leads to it.
+std::optional<elf::UnwindRegisters> UndescribedFrames::keeper_of_frame_pointer(
+    const elf::UnwindRegisters& frame) const {
+  const uint64_t frame_pointer = frame.value[elf::kDwarfRbp];
+  uint64_t entered_from = 0;
+  uint64_t back = 0;
+  if (!read(frame_pointer + 8, entered_from)) return std::nullopt;
+  const auto found = calls_out_of_description(frame.value[elf::kDwarfRsp], frame_pointer, 1);
+  if (found.empty() || !read(found.front(), back)) return std::nullopt;
+  const BlockRef outer = cache_.call_block_of(TargetAddr(entered_from));
+  const BlockRef inner = cache_.call_block_of(TargetAddr(back));
+  if (!outer.valid() || !inner.valid() || !cache_.leads_to(outer, inner.unit)) return std::nullopt;
   return described_caller_at(frame, found.front());
+}
+
+std::optional<elf::UnwindRegisters> UndescribedFrames::below_outermost(
+    const elf::UnwindRegisters& frame) const {
+  if (!birth_ || !frame.known[elf::kDwarfRsp]) return std::nullopt;
+  if (!is_undescribed(TargetAddr(frame.value[elf::kDwarfPc]))) return std::nullopt;
+  return described_caller(frame);
 }
 
 std::optional<elf::UnwindRegisters> UndescribedFrames::described_caller_at(

@@ -20,13 +20,14 @@
 //   stacks of their own (goroutines)       the same on the stack that the thread was born with, if
 //                                          there is exactly one
 //   debug information of such code, where  the same
-//   it leads nowhere (Go's switches)
+//   it leads nowhere (Go's switches) or
+//   ends (goroutines)
 //
 // The last three pass over frames of undescribed code.  That is no loss: calls there have a second
 // way out, so that their frames never stay open (cfg::DiscoverRequest::open_calls).
 //
 // Limits.  A frame that keeps neither convention hides its caller if rbp is still that of a frame
-// farther out; a dead word on the stack may look like the return address sought.
+// farther out than its caller's; a dead word on the stack may look like the return address sought.
 #pragma once
 
 #include <functional>
@@ -55,6 +56,8 @@ class UndescribedFrames {
   // called; 0 at the innermost.
   std::optional<elf::UnwindRegisters> caller_of(const elf::UnwindRegisters& frame, bool pc_is_exact,
                                                 TargetAddr inner) const;
+  // The same below a frame that debug information takes for the outermost.
+  std::optional<elf::UnwindRegisters> below_outermost(const elf::UnwindRegisters& frame) const;
 
  private:
   bool is_undescribed(TargetAddr pc) const;
@@ -63,6 +66,8 @@ class UndescribedFrames {
   std::optional<elf::UnwindRegisters> by_frame_pointer(const elf::UnwindRegisters& frame) const;
   std::optional<elf::UnwindRegisters> by_search(uint64_t stack_pointer) const;
   bool enters_generated_code(TargetAddr return_address) const;
+  std::optional<elf::UnwindRegisters> keeper_of_frame_pointer(
+      const elf::UnwindRegisters& frame) const;
   std::optional<elf::UnwindRegisters> described_caller(const elf::UnwindRegisters& frame) const;
   std::optional<elf::UnwindRegisters> described_caller_at(const elf::UnwindRegisters& frame,
                                                           uint64_t at) const;
