@@ -30,6 +30,7 @@ struct Options {
   size_t top = 30;
   bool no_ahead = false;
   double overlap_min = 0.5;
+  std::string budget;
 };
 
 std::atomic<bool> interrupted{false};
@@ -44,6 +45,22 @@ void watch_for_interrupt() {
   action.sa_handler = note_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: the wait has to end
   sigaction(SIGINT, &action, nullptr);
+}
+
+// "60s", "500ms", "2m".
+Result<double> parse_seconds(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  double factor = 0;
+  if (unit == "ms") factor = 1e-3;
+  if (unit == "s" || unit.empty()) factor = 1;
+  if (unit == "m") factor = 60;
+  if (unit == "h") factor = 3600;
+  if (end == text.c_str() || factor == 0 || !(number > 0)) {
+    return make_error(ErrorKind::kUsage, "--budget={}: say a time, for example 60s or 5m", text);
+  }
+  return number * factor;
 }
 
 // A folder of its own below TMPDIR, gone with us.
@@ -129,6 +146,11 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify_options.watch.follow_children = options.children == "follow";
   verify_options.watch.ahead = !options.no_ahead;
   verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
+  if (!options.budget.empty()) {
+    TRY_ASSIGN(verify_options.watch.budget_seconds, parse_seconds(options.budget));
+    // A program that never ends is ended: hot code runs natively, so twice the time is enough.
+    verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds;
+  }
   verify_options.watch.interrupted = &interrupted;
   const bool own = claims.form == claims::Form::kTally;
   const bool trap = options.engine.empty() ? own : options.engine == "trap";
@@ -163,6 +185,9 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                   "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
                   "profiles), translate (the code cache; default for those of others)")
       ->check(CLI::IsMember({"trap", "translate"}));
+  sub->add_option("--budget", options->budget,
+                  "With --engine=trap: how long it may take (60s, 5m): for half of it everything is "
+                  "followed, then only what is cold; says which fraction was verified");
   sub->add_option("--overlap-min", options->overlap_min,
                   "What two distributions of samples must have in common")
       ->check(CLI::Range(0.0, 1.0))

@@ -17,7 +17,8 @@ namespace {
 constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
 constexpr uint64_t kSyscallSize = 2;
 
-// -ERESTARTSYS and its like: the kernel will make the call again, or say EINTR to a handler.
+}  // namespace
+
 bool may_restart(int64_t result) {
   return result == -512 || result == -513 || result == -514 || result == -516;
 }
@@ -38,12 +39,11 @@ bool touches_memory_map(uint64_t number) {
   }
 }
 
-}  // namespace
-
 Status Watcher::call_stop(Thread& t) {
   user_regs_struct regs{};
   const auto stop = tracee::system_call_stop(t.tid);
   if (!stop || !t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
+  if (cold_) return cold_call(t, *stop, regs);
   if (stop->entry) {
     t.call = *stop;
     return call_entered(t, regs);

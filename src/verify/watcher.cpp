@@ -93,6 +93,11 @@ Status Watcher::start() {
   return advance(t, regs);
 }
 
+bool Watcher::should_turn_cold() {
+  if (options_.budget_seconds <= 0 || cold_) return false;
+  return now_seconds(began_) > options_.budget_seconds / 2;
+}
+
 bool Watcher::should_end() {
   if (ending_) return false;
   const double seconds = now_seconds(began_);
@@ -226,6 +231,7 @@ Status Watcher::thread_ready(Thread& t) {
     tracee::detach(tid);
     return Ok{};
   }
+  if (cold_) return cold_go(t, regs, false);
   begin_at(t, regs.rip);
   return advance(t, regs);
 }
@@ -241,6 +247,10 @@ void Watcher::abandon_handler(Thread& t, uint64_t context) {
 }
 
 void Watcher::exiting(Thread& t) {
+  if (cold_) {
+    tracee::resume(t.tid);
+    return;
+  }
   user_regs_struct regs{};
   const bool got = t.space->process().try_registers(t.tid, regs);
   if (t.started && !t.in_call && got && t.position.block != kNoBlock) {
@@ -311,6 +321,7 @@ Status Watcher::exec(const tracee::Event& event) {
 Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
   user_regs_struct regs{};
   if (!t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
+  if (cold_) return cold_signal(t, event, regs);
   if (event.signal == SIGTRAP && event.info.si_code == kKernelTrap &&
       t.space->breakpoints.contains(TargetAddr(regs.rip - 1))) {
     ++outcome_.breakpoint_stops;
@@ -323,6 +334,7 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
       return advance(t, regs);
     }
     if (!catch_up(t, regs.rip, false)) lose(t, regs.rip, "at a breakpoint");
+    if (should_turn_cold()) return turn_cold(t, regs);
     return advance_from_breakpoint(t, regs);
   }
   if (tracee::Process::is_handler_entry(event)) return handler_entered(t, regs);
