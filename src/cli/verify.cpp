@@ -29,6 +29,7 @@ struct Options {
   std::string children = "follow";
   size_t top = 30;
   bool no_ahead = false;
+  bool once = false;
   double overlap_min = 0.5;
   std::string budget;
 };
@@ -142,6 +143,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   TRY_ASSIGN(const claims::Claims claims, claims::read_claims(options.profile, read));
   verify::VerifyOptions verify_options;
   verify_options.watch.command = command;
+  verify_options.second_run = !options.once;
   verify_options.overlap_min = options.overlap_min;
   verify_options.watch.follow_children = options.children == "follow";
   verify_options.watch.ahead = !options.no_ahead;
@@ -201,6 +203,8 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       ->check(CLI::IsMember({"follow", "ignore"}))
       ->capture_default_str();
   sub->add_option("--top", options->top, "How many findings to list")->capture_default_str();
+  sub->add_flag("--once", options->once,
+                "Never run the program a second time (which tells what differs by itself)");
   sub->add_flag("--no-ahead", options->no_ahead,
                 "Let the processor execute everything but branches");
   sub->callback([=] { outcome->status = run(*options, command, *outcome); });

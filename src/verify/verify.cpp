@@ -5,6 +5,7 @@
 
 #include "profile/file.h"
 #include "verify/checkers.h"
+#include "verify/explain.h"
 #include "verify/truth.h"
 
 namespace tally::verify {
@@ -140,9 +141,14 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
 }  // namespace
 
 Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
-  Result<Verdict> verdict = options.engine == Engine::kTrap ? by_traps(claims, options)
-                                                            : by_translation(claims, options);
+  const StandardInput input;
+  const auto run = [&] {
+    return options.engine == Engine::kTrap ? by_traps(claims, options)
+                                           : by_translation(claims, options);
+  };
+  Result<Verdict> verdict = run();
   if (!verdict) return verdict.error();
+  explain(claims, options, input, run, *verdict);
   sort_findings(verdict->judgement.findings);
   verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
                       verdict->outcome.complete;
