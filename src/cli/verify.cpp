@@ -140,7 +140,10 @@ Status run(const Options& options, const std::vector<std::string>& command,
   if (!options.profile_format.empty()) read.form = claims::form_named(options.profile_format);
   TRY_ASSIGN(const std::string found, tracee::find_program(command[0]));
   TRY_ASSIGN(read.program_path, tracee::check_program(found));
-  TRY_ASSIGN(const claims::Claims claims, claims::read_claims(options.profile, read));
+  auto claims_read = claims::read_claims(options.profile, read);
+  // 127 is for programs.
+  if (!claims_read) return make_error("{}", claims_read.error().message);
+  const claims::Claims claims = std::move(*claims_read);
   verify::VerifyOptions verify_options;
   verify_options.watch.command = command;
   verify_options.second_run = !options.once;
@@ -150,8 +153,8 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
   if (!options.budget.empty()) {
     TRY_ASSIGN(verify_options.watch.budget_seconds, parse_seconds(options.budget));
-    // A program that never ends is ended: hot code runs natively, so twice the time is enough.
-    verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds;
+    // A program that never ends is ended; hot code runs natively meanwhile.
+    verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds + 10;
   }
   verify_options.watch.interrupted = &interrupted;
   const bool own = claims.form == claims::Form::kTally;

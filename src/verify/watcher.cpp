@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/personality.h>
+#include <sys/time.h>
 
 #include <algorithm>
 
@@ -24,6 +25,32 @@ bool is_fault(const siginfo_t& info) {
          (info.si_signo == SIGSEGV || info.si_signo == SIGBUS || info.si_signo == SIGFPE ||
           info.si_signo == SIGILL || info.si_signo == SIGTRAP);
 }
+
+// Makes waiting come to an end now and then, so that time limits hold while the program runs
+// without a stop.  Timers are not inherited by children, and handlers end at exec.
+class Ticker {
+ public:
+  Ticker() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    sigaction(SIGALRM, &action, &before_);
+    set(kProgressSeconds);
+  }
+  ~Ticker() {
+    set(0);
+    sigaction(SIGALRM, &before_, nullptr);
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  static void set(double seconds) {
+    const auto microseconds = static_cast<suseconds_t>(seconds * 1e6);
+    const itimerval every{.it_interval = {0, microseconds}, .it_value = {0, microseconds}};
+    setitimer(ITIMER_REAL, &every, nullptr);
+  }
+  struct sigaction before_ {};
+};
 
 // Children inherit the personality; ours is put back at once.
 class WithoutRandomization {
@@ -59,6 +86,7 @@ Result<Outcome> watch(const WatchOptions& options, Code& code,
 Result<Outcome> Watcher::run() {
   began_ = std::chrono::steady_clock::now();
   TRY(start());
+  const Ticker ticker;
   Status status = loop();
   if (!status) {
     end_everything(status.error().message);
