@@ -27,6 +27,7 @@ Finding finding_at(const Code& code, BlockId id, FindingKind kind) {
   f.address = b.begin;
   if (module.image) {
     if (const elf::Symbol* symbol = module.image->symbol_at(b.begin)) f.name = symbol->name;
+    if (const auto range = module.image->unwind_range_at(b.begin)) f.procedure = range->begin;
   }
   return f;
 }

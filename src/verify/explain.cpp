@@ -10,6 +10,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -105,6 +106,20 @@ void compare_runs(const Verdict& second, Verdict& verdict) {
   }
 }
 
+// Where one count of a procedure differs by itself, another one that does not did so by chance.
+void spread(Judgement& judgement) {
+  std::set<std::pair<std::string, LinkAddr>> unsteady;
+  for (const Finding& f : judgement.findings) {
+    const bool known = f.procedure != LinkAddr();
+    if (known && f.reason == Reason::kNondeterministic) unsteady.insert({f.module, f.procedure});
+  }
+  for (Finding& f : judgement.findings) {
+    if (f.reason != Reason::kWrong || !unsteady.contains({f.module, f.procedure})) continue;
+    f.reason = Reason::kNondeterministic;
+    f.evidence = "other counts of its procedure differ from run to run";
+  }
+}
+
 // As /proc/PID/environ of the program will read, and as our profiles digest it (FNV-1a).
 std::string digest_of_environment() {
   uint64_t hash = 0xcbf29ce484222325;
@@ -169,7 +184,10 @@ void explain(const claims::Claims& claims, const VerifyOptions& options, const S
     const Elsewhere elsewhere;
     if (elsewhere.ok()) {
       const Result<Verdict> second = again();
-      if (second) compare_runs(*second, verdict);
+      if (second) {
+        compare_runs(*second, verdict);
+        spread(judgement);
+      }
       if (!second) why_not = second.error().message;
     } else {
       why_not = "its output would be seen twice; send it to a file";

@@ -57,6 +57,7 @@ class Watcher {
   void before_trap_call(Thread& t, user_regs_struct& regs);
   void after_trap_call(Thread& t, user_regs_struct& regs);
   void unblock_trap(Thread& t);
+  void note_maps(Thread& t);
 
   // walk.cpp: from block to block
   bool catch_up(Thread& t, uint64_t rip, bool asynchronous);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Five real programs with short inputs: Tally's profile of each is verified by traps, no residue.
 
-The goal of half a stop for each block executed is checked here, too.
+Programs that look at the time (lua5.4 seeds its hashes with it) or at /proc/self/maps (gawk's
+libsigsegv) cannot be here: their counts differ by themselves.  The goal of half a stop for each block executed is checked here, too.
 """
 import json
 import os
@@ -18,8 +19,9 @@ COMMANDS = {
     "gzip": ["gzip", "-1", "-c", "text"],
     "bzip2": ["bzip2", "-1", "-c", "text"],
     "xz": ["xz", "-0", "-T1", "-c", "text"],
-    "gawk": ["gawk", "{ n += NF } END { print n }", "text"],
-    "lua5.4": ["lua5.4", "-e", "local t = {} for i = 1, 50 do t[i] = i * i end print(#t)"],
+    "sqlite3": ["sqlite3", ":memory:", "create table t(a); insert into t values(1),(2);"
+                " select sum(a) from t;"],
+    "sed": ["sed", "-n", "s/line \\(1[0-9]*\\)/\\1/p", "text"],
 }
 
 
@@ -38,7 +40,7 @@ def one(name, command):
     if done.stdout != native.stdout:
         return f"{name}: `tally profile` changes the output"
     result = os.path.join(WORK, name + ".json")
-    line = [TALLY, "verify", "--profile=" + file, "--format=json", "-o", result, "--once", "--"]
+    line = [TALLY, "verify", "--profile=" + file, "--format=json", "-o", result, "--"]
     done = run(line + command, name + "-verify")
     if not os.path.exists(result):
         return f"{name}: {done.end()}: {done.stderr[-400:]}"

@@ -186,7 +186,7 @@ def without_end():
 
 
 def budget(program, file):
-    done, verdict = verify(program, file, "budget", "--budget=100ms")
+    done, verdict = verify(program, file, "budget", "--budget=300ms")
     expect(done.status == 0 and verdict["verified"], "with a budget it is not verified")
     said = [r for r in verdict["remarks"] if r.startswith("budget:")]
     expect(len(said) == 1, "the budget is not mentioned")
