@@ -20,7 +20,7 @@ _tally_formats() {
 _tally() {
   local cur prev words cword
   _init_completion -n = || return
-  local commands="profile report annotate explain dump doctor"
+  local commands="profile report annotate explain check dump doctor"
   local program
   program=$(_tally_program_index)
   if [[ -n $program ]]; then
@@ -41,6 +41,14 @@ _tally() {
       return ;;
     --pid=*)
       COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "${cur#*=}"))
+      return ;;
+    --profile-format=*)
+      COMPREPLY=($(compgen -W "tally plain fdata callgrind gcov llvm-coverage llvm-samples
+        perf-script" -- "${cur#*=}"))
+      return ;;
+    --program=*)
+      cur=${cur#*=}
+      _filedir
       return ;;
     --syntax=*)
       COMPREPLY=($(compgen -W "intel att" -- "${cur#*=}"))
@@ -69,6 +77,7 @@ _tally() {
       fi
       options="--format= --help"
       [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
+    check) options="--format= --profile-format= --program= --run= --top= --help" ;;
     doctor) options="--format= --help" ;;
     *)
       _command_offset 1
@@ -81,6 +90,7 @@ _tally() {
   fi
   case ${words[1]} in
     report | annotate | explain) _filedir tally ;;
+    check) _filedir ;;
     dump) if [[ ${words[2]} == cfg ]]; then _filedir; else _filedir tally; fi ;;
     profile) COMPREPLY=($(compgen -c -- "$cur")) ;;
   esac

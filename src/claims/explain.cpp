@@ -251,6 +251,7 @@ class Explainer {
       }
       if (target == nullptr && next.any) target = gap_lacking(missing, gap.place.module, call);
       if (target == nullptr) target = only_unlisted(gap.place, next, missing);
+      if (target == nullptr && !call) target = only_left(next);
       if (target == nullptr) continue;
       missing_edge(gap.place, target->place, missing);
       missing = 0;
@@ -357,6 +358,35 @@ class Explainer {
       return &gap;
     }
     return nullptr;
+  }
+
+  // Where only edges tell of blocks, one without an edge to it is none; that edges leave the code
+  // there shows that it ran.
+  Gap* only_left(const Successors& next) {
+    if (!claims_.blocks.empty()) return nullptr;
+    std::optional<Place> found;
+    for (const Place& place : next.places) {
+      if (nodes_.contains(place) || !left_by_an_edge(place)) continue;
+      if (found) return nullptr;
+      found = place;
+    }
+    if (!found) return nullptr;
+    Gap& gap = gaps_[*found];
+    gap.place = *found;
+    return &gap;
+  }
+
+  bool left_by_an_edge(const Place& begin) {
+    Place at = begin;
+    for (int i = 0; i < kInstructionsMax; ++i) {
+      const isa::Insn insn = inspection_.code.insn_at(at);
+      if (insn.size == 0) return false;
+      if (inspection_.edges_from.contains(at)) return true;
+      const Place next{at.module, at.address + insn.size};
+      if (insn.flow != isa::Flow::kNone || nodes_.contains(next)) return false;
+      at = next;
+    }
+    return false;
   }
 
   void missing_edge(const Place& from, const Place& to, Wide missing) {

@@ -79,8 +79,10 @@ class Checker {
   // A block that ends in a call made one each time it was run to its end.
   void check_calls(const Place& place, Node& node) {
     if (!node.has_calls && node.count > 0) {
-      const isa::Flow end = inspection_.ending_of(place).insn.flow;
-      node.has_calls = end == isa::Flow::kCall || end == isa::Flow::kIndirectCall;
+      const Ending& end = inspection_.ending_of(place);
+      // A call of the next instruction is how 32-bit habits ask for the address; an indirect one
+      // may lead to where nothing is counted (the vsyscall page).
+      node.has_calls = end.insn.flow == isa::Flow::kCall && LinkAddr(end.insn.target) != end.end;
     }
     if (!node.has_calls) return;
     ++inspection_.report.equations;

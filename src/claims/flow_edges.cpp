@@ -6,6 +6,9 @@
 //
 //     sum(edges to it) + entered from elsewhere  =  sum(edges from its end)
 //
+// and no call in its middle was made more often than that.  A loop of a single block without calls
+// enters and leaves alike, so that its count cannot be judged.
+//
 // Open, and counted as such: blocks that return, are entered or left by ways that the form does not
 // record, lie in a function from within which the profile has no record (BOLT does not instrument
 // all), or may be left in their middle by a call that does not come back (then only more flow out
@@ -66,13 +69,26 @@ class Checker {
       ending.repeats = ending.repeats || insn.repeated;
       const Place next{at.module, ending.end};
       if (ends_block(begin, at, next, insn)) break;
-      ending.calls = ending.calls || may_not_come_back(insn.flow);
+      if (may_not_come_back(insn.flow)) {
+        ending.calls = true;
+        add_calls(begin, at);
+      }
       at = next;
     }
     Node& node = nodes_[begin];
     node.size_bytes = ending.end.value() - begin.address.value();
     node.returns = ending.insn.flow == isa::Flow::kReturn;
     for (const size_t index : out_edges(begin, ending)) add_out(node, ending, claims_.edges[index]);
+  }
+
+  // Calls made in the block's middle: at most one for each time it was entered.
+  void add_calls(const Place& begin, const Place& at) {
+    const auto edges = inspection_.edges_from.find(at);
+    if (edges == inspection_.edges_from.end()) return;
+    Wide calls = 0;
+    for (const size_t index : edges->second) calls += claims_.edges[index].count;
+    Node& node = nodes_[begin];
+    node.calls = std::max(node.calls, calls);
   }
 
   static bool may_not_come_back(isa::Flow flow) {
@@ -165,6 +181,11 @@ class Checker {
     node.count = node.in;
     if (node.in > node.out && !may_lose) {
       inspection_.compare(Rule::kOut, place, node.in, node.out);
+    }
+    // Calls in its middle say that it ran more often than edges do.
+    if (node.calls > node.in && node.in == node.out && !may_gain) {
+      inspection_.compare(Rule::kIn, place, node.calls, node.in);
+      inspection_.compare(Rule::kOut, place, node.calls, node.out);
     }
     if (node.out > node.in && !may_gain) {
       inspection_.compare(Rule::kIn, place, node.out, node.in);

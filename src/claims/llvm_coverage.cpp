@@ -118,7 +118,7 @@ class Reader {
       add_line(name, segments[i].line, wrapped, on_line);
       wrapped = &segments[end - 1];
       const uint64_t next = end < segments.size() ? segments[end].line : segments[i].line + 1;
-      if (next > UINT32_MAX || next - segments[i].line > kLinesMax - claims_.lines.size()) {
+      if (next > UINT32_MAX || claims_.lines.size() + (next - segments[i].line) > kLinesMax) {
         return make_error("{}: '{}' has a region of {} lines; the profile is damaged", source_.path,
                           name, next - segments[i].line);
       }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "claims/reader.h"
 #include "claims/unpack.h"
@@ -108,7 +109,17 @@ std::string describe_record(Form form, RecordKind kind, Record record) {
 }
 
 Result<Claims> read_claims(const std::string& path, const ReadOptions& options) {
-  TRY_ASSIGN(const elf::FileBytes file, elf::FileBytes::map(path));
+  std::error_code no_status;
+  const auto status = std::filesystem::status(path, no_status);
+  if (!std::filesystem::exists(status)) {
+    return make_error("{}: no such file; give the profile that the run wrote", path);
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    return make_error("{}: not a regular file; give the profile itself", path);
+  }
+  auto mapped = elf::FileBytes::map(path);
+  if (!mapped) return make_error("{}: cannot be read by this user", path);
+  const elf::FileBytes file = std::move(*mapped);
   const auto bytes = file.span();
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.empty()) {

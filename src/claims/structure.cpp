@@ -221,9 +221,11 @@ class Checker {
         Place last = edge.from;
         if (edge.origin == EdgeOrigin::kBlockBegin && !find_branch(edge, last)) continue;
         const isa::Insn insn = code_.insn_at(last);
-        const bool direct = insn.flow == isa::Flow::kJump || insn.flow == isa::Flow::kConditional ||
-                            insn.flow == isa::Flow::kCountedJump || insn.flow == isa::Flow::kCall;
-        if (!direct || insn.target == edge.to.address.value() ||
+        const bool anywhere =
+            insn.flow == isa::Flow::kIndirectJump || insn.flow == isa::Flow::kIndirectCall ||
+            (insn.flow == isa::Flow::kReturn && edge.origin == EdgeOrigin::kBranchInstruction);
+        const bool has_target = insn.flow != isa::Flow::kNone && !anywhere;
+        if (anywhere || (has_target && insn.target == edge.to.address.value()) ||
             last.address + insn.size == edge.to.address) {
           targets_.insert(edge.to);
         }
