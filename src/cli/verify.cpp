@@ -29,7 +29,9 @@ struct Options {
   std::string children = "follow";
   size_t top = 30;
   bool no_ahead = false;
+  bool once = false;
   double overlap_min = 0.5;
+  std::string budget;
 };
 
 std::atomic<bool> interrupted{false};
@@ -44,6 +46,22 @@ void watch_for_interrupt() {
   action.sa_handler = note_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: the wait has to end
   sigaction(SIGINT, &action, nullptr);
+}
+
+// "60s", "500ms", "2m".
+Result<double> parse_seconds(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  double factor = 0;
+  if (unit == "ms") factor = 1e-3;
+  if (unit == "s" || unit.empty()) factor = 1;
+  if (unit == "m") factor = 60;
+  if (unit == "h") factor = 3600;
+  if (end == text.c_str() || factor == 0 || !(number > 0)) {
+    return make_error(ErrorKind::kUsage, "--budget={}: say a time, for example 60s or 5m", text);
+  }
+  return number * factor;
 }
 
 // A folder of its own below TMPDIR, gone with us.
@@ -122,13 +140,22 @@ Status run(const Options& options, const std::vector<std::string>& command,
   if (!options.profile_format.empty()) read.form = claims::form_named(options.profile_format);
   TRY_ASSIGN(const std::string found, tracee::find_program(command[0]));
   TRY_ASSIGN(read.program_path, tracee::check_program(found));
-  TRY_ASSIGN(const claims::Claims claims, claims::read_claims(options.profile, read));
+  auto claims_read = claims::read_claims(options.profile, read);
+  // 127 is for programs.
+  if (!claims_read) return make_error("{}", claims_read.error().message);
+  const claims::Claims claims = std::move(*claims_read);
   verify::VerifyOptions verify_options;
   verify_options.watch.command = command;
+  verify_options.second_run = !options.once;
   verify_options.overlap_min = options.overlap_min;
   verify_options.watch.follow_children = options.children == "follow";
   verify_options.watch.ahead = !options.no_ahead;
   verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
+  if (!options.budget.empty()) {
+    TRY_ASSIGN(verify_options.watch.budget_seconds, parse_seconds(options.budget));
+    // A program that never ends is ended; hot code runs natively meanwhile.
+    verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds + 10;
+  }
   verify_options.watch.interrupted = &interrupted;
   const bool own = claims.form == claims::Form::kTally;
   const bool trap = options.engine.empty() ? own : options.engine == "trap";
@@ -163,6 +190,9 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                   "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
                   "profiles), translate (the code cache; default for those of others)")
       ->check(CLI::IsMember({"trap", "translate"}));
+  sub->add_option("--budget", options->budget,
+                  "With --engine=trap: how long it may take (60s, 5m): for half of it everything is "
+                  "followed, then only what is cold; says which fraction was verified");
   sub->add_option("--overlap-min", options->overlap_min,
                   "What two distributions of samples must have in common")
       ->check(CLI::Range(0.0, 1.0))
@@ -176,6 +206,8 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       ->check(CLI::IsMember({"follow", "ignore"}))
       ->capture_default_str();
   sub->add_option("--top", options->top, "How many findings to list")->capture_default_str();
+  sub->add_flag("--once", options->once,
+                "Never run the program a second time (which tells what differs by itself)");
   sub->add_flag("--no-ahead", options->no_ahead,
                 "Let the processor execute everything but branches");
   sub->callback([=] { outcome->status = run(*options, command, *outcome); });

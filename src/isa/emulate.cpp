@@ -21,6 +21,11 @@ uint64_t extend(uint64_t value, unsigned size_bytes) {
   return (value ^ sign) - sign;
 }
 
+bool is_canonical(uint64_t address) {
+  const uint64_t upper = address >> 47;
+  return upper == 0 || upper == 0x1ffff;
+}
+
 // Flags that follow from the result alone.
 uint64_t result_flags(uint64_t result, unsigned size_bytes) {
   uint64_t flags = 0;
@@ -39,7 +44,9 @@ class Step {
 
   bool run() {
     regs_.rip += o_.size;
-    return o_.is_branch() ? branch() : plain();
+    if (!o_.is_branch()) return plain();
+    // The processor faults at a branch to an address that cannot be, not behind it.
+    return branch() && is_canonical(regs_.rip);
   }
   const Registers& registers() const { return regs_; }
 

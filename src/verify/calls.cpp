@@ -6,8 +6,10 @@
 // call may be made again.
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <string_view>
 
 #include "verify/watcher.h"
 
@@ -17,7 +19,8 @@ namespace {
 constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
 constexpr uint64_t kSyscallSize = 2;
 
-// -ERESTARTSYS and its like: the kernel will make the call again, or say EINTR to a handler.
+}  // namespace
+
 bool may_restart(int64_t result) {
   return result == -512 || result == -513 || result == -514 || result == -516;
 }
@@ -38,12 +41,11 @@ bool touches_memory_map(uint64_t number) {
   }
 }
 
-}  // namespace
-
 Status Watcher::call_stop(Thread& t) {
   user_regs_struct regs{};
   const auto stop = tracee::system_call_stop(t.tid);
   if (!stop || !t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
+  if (cold_) return cold_call(t, *stop, regs);
   if (stop->entry) {
     t.call = *stop;
     return call_entered(t, regs);
@@ -70,10 +72,6 @@ Status Watcher::call_entered(Thread& t, user_regs_struct& regs) {
   if (t.call.number == SYS_clone3) t.space->read(first, &flags, sizeof flags);
   if (flags & CLONE_VM) t.call.shares_memory = true;
   if (flags & CLONE_THREAD) t.call.same_process = true;
-  if (t.call.number == SYS_rseq && options_.deny_rseq) {
-    regs.orig_rax = ~0ull;  // no such system call: the kernel answers ENOSYS
-    t.space->process().set_registers(t.tid, regs);
-  }
   before_trap_call(t, regs);
   tracee::resume_watched(t.tid);
   return Ok{};
@@ -165,10 +163,28 @@ Status Watcher::returned_from_signal(Thread& t, user_regs_struct& regs) {
 // Met while SIGTRAP is blocked or ignored, a breakpoint would make the kernel unblock it and reset
 // its handler.  So it is never really blocked or ignored, and the program reads what it believes.
 
+// What a program reads there depends on who watches it.
+void Watcher::note_maps(Thread& t) {
+  const uint64_t at = t.call.arguments[t.call.number == SYS_openat ? 1 : 0];
+  std::array<char, 32> path{};
+  if (!t.space->read(at, path.data(), path.size() - 1)) return;
+  const std::string_view name(path.data());
+  if (!name.starts_with("/proc/") || !name.ends_with("/maps")) return;
+  const std::string note = "the program reads " + std::string(name) +
+                           ", which under `tally profile` shows Tally's memory as well";
+  auto& notes = outcome_.notes;
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+}
+
 void Watcher::before_trap_call(Thread& t, user_regs_struct& regs) {
   t.trap.old_set = t.trap.action = 0;
   t.trap.has_set = false;
   const auto& a = t.call.arguments;
+  if (t.call.number == SYS_rseq && options_.deny_rseq) {
+    regs.orig_rax = ~0ull;  // no such system call: the kernel answers ENOSYS
+    t.space->process().set_registers(t.tid, regs);
+  }
+  if (t.call.number == SYS_openat || t.call.number == SYS_open) note_maps(t);
   if (t.call.number == SYS_rt_sigprocmask) {
     uint64_t set = 0;
     t.trap.has_set = a[1] != 0 && t.space->read(a[1], &set, sizeof set);

@@ -27,6 +27,7 @@ Finding finding_at(const Code& code, BlockId id, FindingKind kind) {
   f.address = b.begin;
   if (module.image) {
     if (const elf::Symbol* symbol = module.image->symbol_at(b.begin)) f.name = symbol->name;
+    if (const auto range = module.image->unwind_range_at(b.begin)) f.procedure = range->begin;
   }
   return f;
 }
@@ -75,7 +76,7 @@ void EdgeChecker::block_split(BlockId upper, BlockId lower) {
 }
 
 void EdgeChecker::judge(const claims::Claims& claims, const ClaimedBlocks& blocks, bool complete,
-                        Judgement& judgement) const {
+                        Judgement& judgement, Coverage* coverage) const {
   const bool by_role = claims.form == claims::Form::kTally;
   // Two edges between the same blocks differ by whether control just went on, or came back.  What
   // is a call and what a jump is a matter of taste (`call 1f; 1: pop rax`).
@@ -104,7 +105,9 @@ void EdgeChecker::judge(const claims::Claims& claims, const ClaimedBlocks& block
       f.claimed = e.count;
       f.role = e.role;
       f.record = claims::describe_record(claims.form, RecordKind::kEdge, e.record);
-      if (complete) ++judgement.edges.wrong, judgement.findings.push_back(std::move(f));
+      if (!complete || coverage != nullptr) continue;
+      ++judgement.edges.wrong;
+      judgement.findings.push_back(std::move(f));
       continue;
     }
     ClaimedEdge& c = claimed[{from, to, role_for(e.role)}];
@@ -126,7 +129,14 @@ void EdgeChecker::judge(const claims::Claims& claims, const ClaimedBlocks& block
     const uint64_t counted = it == taken.end() ? 0 : it->second;
     ++judgement.edges.judged;
     judgement.edges.executions += counted;
-    if (!differs(c.count, counted, complete)) continue;
+    // Calls that came back are seen where they return from, which may not be watched.
+    const bool whole = complete && (coverage == nullptr || (coverage->watched.contains(key.from) &&
+                                                            c.role != EdgeRole::kCallReturn));
+    if (coverage != nullptr) {
+      if (whole) ++coverage->edges_complete;
+      coverage->executions_claimed += c.count;
+    }
+    if (!differs(c.count, counted, whole)) continue;
     Finding f = finding_at(code_, key.from, FindingKind::kEdgeCount);
     set_target(f, code_, key.to);
     f.role = c.role;
@@ -165,7 +175,7 @@ void BlockChecker::block_split(BlockId upper, BlockId lower) {
 }
 
 void BlockChecker::judge(const claims::Claims& claims, const ClaimedBlocks& blocks, bool complete,
-                         Judgement& judgement) const {
+                         Judgement& judgement, const Coverage* coverage) const {
   judgement.blocks.claims = claims.blocks.size();
   if (claims.blocks.empty() && claims.form != claims::Form::kPlain) return;
   for (const auto& [id, block_count] : blocks.counts()) {
@@ -175,7 +185,8 @@ void BlockChecker::judge(const claims::Claims& claims, const ClaimedBlocks& bloc
     const uint64_t counted = first ? executed(id) : entered(id);
     ++judgement.blocks.judged;
     judgement.blocks.executions += counted;
-    if (!differs(claimed, counted, complete)) continue;
+    const bool whole = complete && (coverage == nullptr || coverage->watched.contains(id));
+    if (!differs(claimed, counted, whole)) continue;
     const CodeBlock& b = code_.block(id);
     const BlockId around = code_.holding(code_.module(b.module), b.begin);
     const bool inside = counted == 0 && around != kNoBlock && around != id;

@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "claims/claims.h"
@@ -78,6 +79,13 @@ class ClaimedBlocks {
   bool by_first_instruction_ = false;
 };
 
+// Of a run that was not followed to its end: blocks whose counts are complete all the same.
+struct Coverage {
+  std::unordered_set<BlockId> watched;
+  uint64_t edges_complete = 0;
+  uint64_t executions_claimed = 0;
+};
+
 struct EdgeKey {
   BlockId from = 0;
   BlockId to = 0;
@@ -100,9 +108,9 @@ class EdgeChecker : public Checker {
   void block_entered(BlockId block) override;
   void block_split(BlockId upper, BlockId lower) override;
   const EdgeCounts& taken() const { return taken_; }
-  // After the run.  `may_lack`: the run was not complete, so only what is too much is wrong.
+  // After the run.  Where it was not complete, only what is too much is wrong.
   void judge(const claims::Claims& claims, const ClaimedBlocks& blocks, bool complete,
-             Judgement& judgement) const;
+             Judgement& judgement, Coverage* coverage = nullptr) const;
 
  private:
   Code& code_;
@@ -122,7 +130,7 @@ class BlockChecker : public Checker {
   // By block and the first instruction that was not executed.
   const std::map<std::pair<BlockId, LinkAddr>, uint64_t>& cut() const { return cut_; }
   void judge(const claims::Claims& claims, const ClaimedBlocks& blocks, bool complete,
-             Judgement& judgement) const;
+             Judgement& judgement, const Coverage* coverage = nullptr) const;
 
  private:
   Code& code_;

@@ -45,6 +45,7 @@ struct Finding {
   std::string record;    // where in the profile: "row 12 of edges"
   std::string evidence;  // for the reason
   std::string name;      // symbol
+  LinkAddr procedure;    // where the procedure around it begins, as far as that is known
   // For finding it again in another run.
   std::string module;
   LinkAddr address;

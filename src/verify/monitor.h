@@ -81,6 +81,10 @@ struct WatchOptions {
   bool ahead = true;       // emulate plain blocks as a whole
   bool deny_rseq = false;  // answer rseq() with ENOSYS, as `tally profile` does
   double seconds_max = 0;  // then the program is ended; 0: never
+  // After half of that many seconds only cold blocks are watched, each for itself (cold.cpp): those
+  // that `choose_cold` names, given how many stops may still be made.  0: no budget.
+  double budget_seconds = 0;
+  std::function<std::vector<BlockId>(uint64_t stops)> choose_cold;
   const std::atomic<bool>* interrupted = nullptr;  // set from outside: end now
   // Called a few times a second.
   std::function<void(uint64_t blocks, double seconds)> progress;
@@ -103,6 +107,9 @@ struct Outcome {
   double waiting_seconds = 0;  // of them, for the kernel to report: stops and the program's own time
   unsigned processes = 0;
   unsigned threads = 0;
+  bool cold_only = false;    // from some time on
+  double followed_seconds = 0;  // before that
+  std::vector<BlockId> watched;  // cold blocks that were watched to the end
   uint64_t lost = 0;  // times control was found where no step led
   std::string first_lost;
   std::vector<std::string> notes;  // for people: what was done otherwise than usual

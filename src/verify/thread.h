@@ -68,6 +68,8 @@ struct Thread {
   Call call;
   Position position;
   Motion motion = Motion::kRun;
+  BlockId owed = kNoBlock;  // cold: told of as entered already
+  BlockId stepped_block = kNoBlock;  // cold: whose last instruction is stepped
   uint64_t lifted = 0;        // the breakpoint taken out for a kSingle
   uint64_t stepped_from = 0;  // kStep: the instruction
   bool stepped_pushf = false;

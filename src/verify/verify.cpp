@@ -5,6 +5,7 @@
 
 #include "profile/file.h"
 #include "verify/checkers.h"
+#include "verify/explain.h"
 #include "verify/truth.h"
 
 namespace tally::verify {
@@ -46,6 +47,46 @@ bool is_of_blocks(const claims::Claims& claims) {
   return claims.form == claims::Form::kTally || claims.form == claims::Form::kPlain;
 }
 
+// Blocks with the least still to come by what is claimed, as many as the stops will do for.
+std::vector<BlockId> coldest(const ClaimedBlocks& blocks, const BlockChecker& entered,
+                             uint64_t stops) {
+  std::vector<std::pair<uint64_t, BlockId>> order;
+  for (const auto& [id, claimed] : blocks.counts()) {
+    const uint64_t done = entered.entered(id);
+    order.emplace_back(claimed > done ? claimed - done : 0, id);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<BlockId> chosen;
+  uint64_t sum = 0;
+  for (const auto& [left, id] : order) {
+    sum += left;
+    if (sum > stops) break;
+    chosen.push_back(id);
+  }
+  return chosen;
+}
+
+// After half of the budget only cold blocks were watched: their counts are complete, others are
+// lower bounds.
+void judge_partly(Code& code, const claims::Claims& claims, ClaimedBlocks& blocks,
+                  const EdgeChecker& edges, const BlockChecker& entered, Verdict& verdict) {
+  Coverage coverage;
+  for (const BlockId id : verdict.outcome.watched) coverage.watched.insert(id);
+  blocks.settle();
+  edges.judge(claims, blocks, verdict.outcome.complete, verdict.judgement, &coverage);
+  entered.judge(claims, blocks, verdict.outcome.complete, verdict.judgement, &coverage);
+  const auto share = [](uint64_t part, uint64_t whole) {
+    return whole == 0 ? 100.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  };
+  verdict.judgement.remarks.push_back(fmt::format(
+      "budget: everything was followed for {:.1f} s, then {} cold blocks; {:.1f}% of the edges were "
+      "verified completely, {:.2f}% of their executions were seen",
+      verdict.outcome.followed_seconds, coverage.watched.size(),
+      share(coverage.edges_complete, verdict.judgement.edges.judged),
+      share(verdict.judgement.edges.executions, coverage.executions_claimed)));
+  (void)code;
+}
+
 Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
   Verdict verdict;
   Code code;
@@ -57,11 +98,15 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   EdgeChecker edges(code);
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
-  TRY_ASSIGN(verdict.outcome, watch(options.watch, code, {&edges, &entered, &procedures}));
+  WatchOptions watch_options = options.watch;
+  watch_options.choose_cold = [&](uint64_t stops) { return coldest(blocks, entered, stops); };
+  TRY_ASSIGN(verdict.outcome, watch(watch_options, code, {&edges, &entered, &procedures}));
   Judgement& judgement = verdict.judgement;
   TRY(check_builds(claims, code, judgement));
   const bool complete = verdict.outcome.complete;
-  if (is_of_blocks(claims)) {
+  if (verdict.outcome.cold_only) {
+    judge_partly(code, claims, blocks, edges, entered, verdict);
+  } else if (is_of_blocks(claims)) {
     blocks.settle();
     edges.judge(claims, blocks, complete, judgement);
     entered.judge(claims, blocks, complete, judgement);
@@ -96,9 +141,14 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
 }  // namespace
 
 Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
-  Result<Verdict> verdict = options.engine == Engine::kTrap ? by_traps(claims, options)
-                                                            : by_translation(claims, options);
+  const StandardInput input;
+  const auto run = [&] {
+    return options.engine == Engine::kTrap ? by_traps(claims, options)
+                                           : by_translation(claims, options);
+  };
+  Result<Verdict> verdict = run();
   if (!verdict) return verdict.error();
+  explain(claims, options, input, run, *verdict);
   sort_findings(verdict->judgement.findings);
   verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
                       verdict->outcome.complete;

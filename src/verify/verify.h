@@ -25,6 +25,7 @@ struct VerifyOptions {
   WatchOptions watch;
   std::optional<uint32_t> run;  // of our own profile: that run instead of all
   double overlap_min = 0.5;     // of shares
+  bool second_run = true;       // to tell what differs from run to run, when anything does
   // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.
   std::function<Result<std::string>(Outcome&)> translate;
 };

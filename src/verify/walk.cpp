@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "verify/registers.h"
 #include "verify/watcher.h"
 
 namespace tally::verify {
@@ -12,24 +13,6 @@ constexpr int kChainMax = 64;          // blocks run through without a stop
 constexpr int kEmulatedMax = 20000;    // blocks emulated before other threads and signals get a turn
 constexpr int kFollowedMax = 1 << 12;  // longer than any chain
 constexpr uint64_t kVsyscallBegin = 0xffffffffff600000;  // executed by the kernel
-
-isa::Registers from_kernel(const user_regs_struct& r) {
-  return {.general = {r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10,
-                      r.r11, r.r12, r.r13, r.r14, r.r15},
-          .rip = r.rip,
-          .flags = r.eflags,
-          .fs_base = r.fs_base};
-}
-
-void to_kernel(const isa::Registers& from, user_regs_struct& r) {
-  const auto& g = from.general;
-  r.rax = g[0], r.rcx = g[1], r.rdx = g[2], r.rbx = g[3];
-  r.rsp = g[4], r.rbp = g[5], r.rsi = g[6], r.rdi = g[7];
-  r.r8 = g[8], r.r9 = g[9], r.r10 = g[10], r.r11 = g[11];
-  r.r12 = g[12], r.r13 = g[13], r.r14 = g[14], r.r15 = g[15];
-  r.rip = from.rip;
-  r.eflags = from.flags;
-}
 
 bool is_direct(BlockEnd how) {
   return how == BlockEnd::kFallthrough || how == BlockEnd::kJump || how == BlockEnd::kCall;
@@ -193,7 +176,9 @@ bool Watcher::catch_up(Thread& t, uint64_t rip, bool asynchronous) {
       continue;
     }
     if (b.contains(LinkAddr(rip - mapped->bias))) return true;
-    if ((t.position.restarting || b.how == BlockEnd::kTrap) && rip == end) return true;
+    // A thread may be killed between its call's entry and the report of it.
+    const bool in_call = b.how == BlockEnd::kSystemCall && asynchronous;
+    if ((t.position.restarting || b.how == BlockEnd::kTrap || in_call) && rip == end) return true;
     if (!is_direct(b.how)) return false;
     follow(t, next_of(b).value() + mapped->bias, role_of(b.how));
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/personality.h>
+#include <sys/time.h>
 
 #include <algorithm>
 
@@ -24,6 +25,32 @@ bool is_fault(const siginfo_t& info) {
          (info.si_signo == SIGSEGV || info.si_signo == SIGBUS || info.si_signo == SIGFPE ||
           info.si_signo == SIGILL || info.si_signo == SIGTRAP);
 }
+
+// Makes waiting come to an end now and then, so that time limits hold while the program runs
+// without a stop.  Timers are not inherited by children, and handlers end at exec.
+class Ticker {
+ public:
+  Ticker() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    sigaction(SIGALRM, &action, &before_);
+    set(kProgressSeconds);
+  }
+  ~Ticker() {
+    set(0);
+    sigaction(SIGALRM, &before_, nullptr);
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  static void set(double seconds) {
+    const auto microseconds = static_cast<suseconds_t>(seconds * 1e6);
+    const itimerval every{.it_interval = {0, microseconds}, .it_value = {0, microseconds}};
+    setitimer(ITIMER_REAL, &every, nullptr);
+  }
+  struct sigaction before_ {};
+};
 
 // Children inherit the personality; ours is put back at once.
 class WithoutRandomization {
@@ -59,6 +86,7 @@ Result<Outcome> watch(const WatchOptions& options, Code& code,
 Result<Outcome> Watcher::run() {
   began_ = std::chrono::steady_clock::now();
   TRY(start());
+  const Ticker ticker;
   Status status = loop();
   if (!status) {
     end_everything(status.error().message);
@@ -91,6 +119,11 @@ Status Watcher::start() {
   unblock_trap(t);
   begin_at(t, regs.rip);
   return advance(t, regs);
+}
+
+bool Watcher::should_turn_cold() {
+  if (options_.budget_seconds <= 0 || cold_) return false;
+  return now_seconds(began_) > options_.budget_seconds / 2;
 }
 
 bool Watcher::should_end() {
@@ -226,6 +259,7 @@ Status Watcher::thread_ready(Thread& t) {
     tracee::detach(tid);
     return Ok{};
   }
+  if (cold_) return cold_go(t, regs, false);
   begin_at(t, regs.rip);
   return advance(t, regs);
 }
@@ -241,6 +275,10 @@ void Watcher::abandon_handler(Thread& t, uint64_t context) {
 }
 
 void Watcher::exiting(Thread& t) {
+  if (cold_) {
+    tracee::resume(t.tid);
+    return;
+  }
   user_regs_struct regs{};
   const bool got = t.space->process().try_registers(t.tid, regs);
   if (t.started && !t.in_call && got && t.position.block != kNoBlock) {
@@ -311,6 +349,7 @@ Status Watcher::exec(const tracee::Event& event) {
 Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
   user_regs_struct regs{};
   if (!t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
+  if (cold_) return cold_signal(t, event, regs);
   if (event.signal == SIGTRAP && event.info.si_code == kKernelTrap &&
       t.space->breakpoints.contains(TargetAddr(regs.rip - 1))) {
     ++outcome_.breakpoint_stops;
@@ -323,6 +362,7 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
       return advance(t, regs);
     }
     if (!catch_up(t, regs.rip, false)) lose(t, regs.rip, "at a breakpoint");
+    if (should_turn_cold()) return turn_cold(t, regs);
     return advance_from_breakpoint(t, regs);
   }
   if (tracee::Process::is_handler_entry(event)) return handler_entered(t, regs);

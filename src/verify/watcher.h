@@ -9,6 +9,7 @@
 #include <chrono>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tracee/process.h"
@@ -16,6 +17,11 @@
 #include "verify/thread.h"
 
 namespace tally::verify {
+
+// -ERESTARTSYS and its like: the kernel will make the call again, or say EINTR to a handler.
+bool may_restart(int64_t result);
+// System calls after which other code may be mapped.
+bool touches_memory_map(uint64_t number);
 
 class Watcher {
  public:
@@ -38,6 +44,8 @@ class Watcher {
   Status step_done(Thread& t, user_regs_struct& regs);
   void end_everything(const std::string& why);
   bool should_end();
+  bool should_turn_cold();
+  Status cold_signal(Thread& t, const tracee::Event& event, user_regs_struct& regs);
   Status adopt_child(Thread& parent, const tracee::Event& event);
 
   // calls.cpp: system calls
@@ -49,6 +57,7 @@ class Watcher {
   void before_trap_call(Thread& t, user_regs_struct& regs);
   void after_trap_call(Thread& t, user_regs_struct& regs);
   void unblock_trap(Thread& t);
+  void note_maps(Thread& t);
 
   // walk.cpp: from block to block
   bool catch_up(Thread& t, uint64_t rip, bool asynchronous);
@@ -74,6 +83,17 @@ class Watcher {
   bool inside(Thread& t, BlockId id, uint64_t rip) const;
   const Mapped* mapped_of(Thread& t, BlockId id) const;
 
+  // cold.cpp: watching single blocks
+  Status turn_cold(Thread& t, user_regs_struct& regs);
+  void arm(Space& space);
+  void disarm(Space& space);
+  Status cold_stop(Thread& t, user_regs_struct& regs);
+  Status cold_call(Thread& t, const tracee::SystemCallStop& stop, user_regs_struct& regs);
+  Status cold_go(Thread& t, user_regs_struct& regs, bool changed);
+  BlockId cold_block_ending_at(Thread& t, uint64_t rip) const;
+  void cold_left(Thread& t, BlockId id, uint64_t rip);
+  void cold_left_call(Thread& t, BlockId id, uint64_t rip);
+
   template <class Tell>
   void tell(Tell&& what) {
     for (Checker* c : checkers_) what(*c);
@@ -90,6 +110,8 @@ class Watcher {
   std::chrono::steady_clock::time_point began_;
   double next_progress_ = 0;
   bool ending_ = false;
+  bool cold_ = false;
+  std::unordered_set<BlockId> cold_blocks_;
 };
 
 }  // namespace tally::verify
