@@ -174,6 +174,9 @@ class CodeCache : public Translated {
     return {syscalls_[id].unit, syscalls_[id].site.block};
   }
   BlockRef link_block(uint32_t id) const;
+  uint32_t link_edge(uint32_t id) const {
+    return units_[links_[id].first]->code.links[links_[id].second].edge;
+  }
   TargetAddr link_target(uint32_t id) const {
     const Unit& unit = *units_[links_[id].first];
     return unit.module->to_target(unit.code.links[links_[id].second].target);

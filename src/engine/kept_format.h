@@ -76,7 +76,7 @@ enum class KeptBooking : uint8_t {
   kIssue = 7,
 };
 
-// FNV-1a over four bytes at a time would do; this is plain FNV-1a.
+// FNV-1a: against torn and damaged records, not against people.
 inline uint32_t kept_checksum(std::span<const uint8_t> bytes) {
   uint32_t sum = 0x811c9dc5;
   for (const uint8_t byte : bytes) sum = (sum ^ byte) * 0x01000193u;

@@ -141,6 +141,7 @@ class Ledger : public LedgerBooks {
   Position locate_in_thunk(const Unit& unit, uint32_t offset);
   Position at_start_of(BlockRef ref);
   Position at_end_of(BlockRef ref);
+  Position at_end_along(BlockRef ref, uint32_t edge);
   Position at_check(uint32_t check);
   Position behind_call();
   Position behind_return(TargetAddr target);
