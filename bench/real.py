@@ -190,8 +190,8 @@ def main():
     lines, notes, problems, missing = Bench(options).go()
     text = "\n".join([
         "# Real programs", "",
-        "Made by `bench/real.py`: same output and end as natively, all runs balanced; wall-clock",
-        "seconds, one run each.", "",
+        "Made by `bench/real.py`: where it says exact, output and end are as natively, all runs",
+        "are balanced and nothing is named; wall-clock seconds, one run each.", "",
         "| program | runs | instructions | native s | under Tally s | times | counts |",
         "|---|---:|---:|---:|---:|---:|---|", *lines, "",
         *[f"- {n}" for n in [*notes, *problems, *missing]], ""])
