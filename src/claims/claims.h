@@ -73,6 +73,9 @@ struct BlockClaim {
   // The profile admits that counts around this block are unknown (they are not among the claims):
   // its flow cannot be compared.
   bool unsure = false;
+  // The profile says that control arrived at this procedure while the program ran, whatever its
+  // file takes the bytes for.
+  bool arrived = false;
   static constexpr uint32_t kNoProcedure = UINT32_MAX;
 };
 

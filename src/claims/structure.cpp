@@ -32,6 +32,9 @@ class Checker {
     for (const EdgeClaim& edge : claims_.edges) {
       if (edge.count > 0) entered_.insert(edge.to);
     }
+    for (const BlockClaim& block : claims_.blocks) {
+      if (block.arrived) arrived_.insert(block.begin);
+    }
     for (const BlockClaim& block : claims_.blocks) check_block(block);
     for (const ProcedureClaim& procedure : claims_.procedures) {
       if (procedure.count > 0 && procedure.entry.module != Place::kNowhere) {
@@ -51,6 +54,8 @@ class Checker {
     const Bytes bytes = code_.kind_of(place);
     if (bytes == Bytes::kUnknown) return false;
     if (bytes == Bytes::kCode) return true;
+    // Data that the program made executable; what it had there then, its file does not tell.
+    if (bytes == Bytes::kData && arrived_.contains(place)) return false;
     if (!said_.insert(place).second) return false;
     inspection_.find(
         {.kind = FaultKind::kNotCode,
@@ -247,6 +252,7 @@ class Checker {
   const Claims& claims_;
   Code& code_;
   std::set<Place> said_;
+  std::set<Place> arrived_;  // blocks of data that became code
   std::set<Place> entered_;
   std::set<Place> targets_;
   std::map<Place, Counted> counts_;

@@ -85,7 +85,9 @@ class Converter {
                                 .record = Record{block.id} + 1,
                                 .procedure = block.procedure_id,
                                 .returns = block.returns,
-                                .unsure = block.source == CountSource::kUnknown});
+                                .unsure = block.source == CountSource::kUnknown,
+                                .arrived = profile_.procedures[block.procedure_id].provenance ==
+                                           profile::Provenance::kRunTime});
     }
   }
 

@@ -204,9 +204,10 @@ class Damager {
     const auto main = std::find_if(profile.modules.begin(), profile.modules.end(),
                                    [](const profile::Module& m) { return m.main_program; });
     const auto image = elf::Image::open(main->path);
-    const auto procedure =
-        std::find_if(profile.procedures.begin(), profile.procedures.end(),
-                     [&](const profile::Procedure& p) { return p.module_id == main->id; });
+    const auto procedure = std::find_if(
+        profile.procedures.begin(), profile.procedures.end(), [&](const profile::Procedure& p) {
+          return p.module_id == main->id && p.provenance != profile::Provenance::kRunTime;
+        });
     if (!image || procedure == profile.procedures.end()) return std::nullopt;
     std::vector<elf::Segment> segments;
     LinkAddr behind;
