@@ -22,7 +22,8 @@ COMMANDS = {
     "bzip2": ["bzip2", "-1", "-c", "text"],
     "xz": ["xz", "-0", "-T1", "-c", "text"],
     "sed": ["sed", "-n", "s/line \\(1[0-9]*\\)/\\1/p", "text"],
-    "sqlite3": ["sqlite3", ":memory:", "create table t(a); insert into t values(1); select * from t"],
+    "sqlite3": ["sqlite3", ":memory:",
+                "create table t(a); insert into t values(1); select * from t"],
     "perl": ["perl", "-e", "my %h; $h{$_ % 97} += $_ for 1..200; print scalar(keys %h)"],
 }
 
