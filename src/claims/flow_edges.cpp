@@ -172,7 +172,8 @@ class Checker {
       return;
     }
     const bool may_lose = leaves_unseen || ending.calls || may_not_come_back(ending.insn.flow);
-    const bool may_gain = entered_from_elsewhere(place);
+    const bool may_gain =
+        entered_from_elsewhere(place) || (ending.calls && has_landings(place.module));
     if (may_lose && may_gain) {
       ++inspection_.report.open;
       return;
@@ -190,6 +191,16 @@ class Checker {
     if (node.out > node.in && !may_gain) {
       inspection_.compare(Rule::kIn, place, node.out, node.in);
     }
+  }
+
+  // Behind a call an exception may land, which no form of edges records.
+  bool has_landings(uint32_t module) const {
+    const elf::Image* image = inspection_.code.image(module);
+    if (image == nullptr) return true;
+    const auto& sections = image->sections();
+    return std::any_of(sections.begin(), sections.end(), [](const elf::Section& section) {
+      return section.name == ".gcc_except_table";
+    });
   }
 
   // Some record comes from within the function around `place`.
