@@ -12,7 +12,7 @@ _tally_program_index() {
 _tally_formats() {
   case $1/$2 in
     dump/cfg) echo "text dot" ;;
-    dump/profile | explain/* | doctor/*) echo "text json" ;;
+    dump/profile | explain/* | doctor/* | verify/*) echo "text json" ;;
     *) echo "text json csv" ;;
   esac
 }
@@ -45,6 +45,13 @@ _tally() {
       return ;;
     --pid=*)
       COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "${cur#*=}"))
+      return ;;
+    --engine=*)
+      COMPREPLY=($(compgen -W "trap translate" -- "${cur#*=}"))
+      return ;;
+    --profile=*)
+      cur=${cur#*=}
+      _filedir
       return ;;
     --profile-format=*)
       COMPREPLY=($(compgen -W "tally plain fdata callgrind gcov llvm-coverage llvm-samples
@@ -82,6 +89,9 @@ _tally() {
       fi
       options="--format= --help"
       [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
+    verify)
+      options="--profile= --profile-format= --engine= --budget= --overlap-min= --format= --output="
+      options+=" --run= --children= --top= --once --no-ahead --help --" ;;
     check) options="--format= --profile-format= --program= --run= --top= --help" ;;
     doctor) options="--format= --help" ;;
     *)

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 
 #include "claims/read.h"
 #include "report/output.h"
@@ -27,6 +28,7 @@ struct Options {
   std::string format = "text";
   std::string engine;
   std::string children = "follow";
+  std::optional<uint32_t> run;
   size_t top = 30;
   bool no_ahead = false;
   bool once = false;
@@ -89,7 +91,7 @@ class Scratch {
 // Our own engine, as a child: `tally profile` with the same command.
 Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
                               const std::string& children, verify::Outcome& outcome) {
-  std::vector<std::string> line = {"/proc/self/exe", "profile", "-o", file,
+  std::vector<std::string> line = {"/proc/self/exe",         "profile", "-o", file,
                                    "--children=" + children, "--"};
   line.insert(line.end(), command.begin(), command.end());
   std::vector<char*> arguments;
@@ -107,8 +109,7 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  outcome.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   outcome.exited = WIFEXITED(status);
   outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -127,8 +128,27 @@ Status write_report(const Options& options, const std::string& text) {
   FILE* file = std::fopen(options.output.c_str(), "w");
   if (file == nullptr) return make_error("{}: cannot be written", options.output);
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return make_error("{}: cannot be written", options.output);
+  if (std::fclose(file) != 0 || !written)
+    return make_error("{}: cannot be written", options.output);
   return Ok{};
+}
+
+// On a terminal: which share of the claimed executions is done, and how long the rest may take.
+void read_progress(const claims::Claims& claims, verify::WatchOptions& watch) {
+  if (isatty(2) == 0) return;
+  double total = 0;
+  for (const claims::BlockClaim& b : claims.blocks) total += static_cast<double>(b.count);
+  watch.progress = [total](uint64_t blocks, double seconds) {
+    const double share = total > 0 ? static_cast<double>(blocks) / total : 0;
+    if (share <= 0 || share > 1) {
+      std::fprintf(stderr, "\r\033[Ktally: %.0f s, %llu blocks", seconds,
+                   static_cast<unsigned long long>(blocks));
+    } else {
+      std::fprintf(stderr, "\r\033[Ktally: %.1f%% of the run, %.0f s, about %.0f s left",
+                   100 * share, seconds, seconds / share - seconds);
+    }
+    std::fflush(stderr);
+  };
 }
 
 Status run(const Options& options, const std::vector<std::string>& command,
@@ -138,6 +158,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   }
   claims::ReadOptions read;
   if (!options.profile_format.empty()) read.form = claims::form_named(options.profile_format);
+  read.run = options.run;
   TRY_ASSIGN(const std::string found, tracee::find_program(command[0]));
   TRY_ASSIGN(read.program_path, tracee::check_program(found));
   auto claims_read = claims::read_claims(options.profile, read);
@@ -157,6 +178,8 @@ Status run(const Options& options, const std::vector<std::string>& command,
     verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds + 10;
   }
   verify_options.watch.interrupted = &interrupted;
+  verify_options.run = options.run;
+  read_progress(claims, verify_options.watch);
   const bool own = claims.form == claims::Form::kTally;
   const bool trap = options.engine.empty() ? own : options.engine == "trap";
   verify_options.engine = trap ? verify::Engine::kTrap : verify::Engine::kTranslate;
@@ -167,6 +190,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   };
   watch_for_interrupt();
   TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
+  if (verify_options.watch.progress) std::fprintf(stderr, "\r\033[K");
   TRY(write_report(options, options.format == "json"
                                 ? verify::render_json(claims, verdict)
                                 : verify::render_text(claims, verdict, options.top)));
@@ -186,13 +210,15 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_option("--profile-format", options->profile_format,
                   "What the profile is (default: recognised by its content)")
       ->check(CLI::IsMember(claims::form_names()));
-  sub->add_option("--engine", options->engine,
-                  "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
-                  "profiles), translate (the code cache; default for those of others)")
+  sub->add_option(
+         "--engine", options->engine,
+         "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
+         "profiles), translate (the code cache; default for those of others)")
       ->check(CLI::IsMember({"trap", "translate"}));
-  sub->add_option("--budget", options->budget,
-                  "With --engine=trap: how long it may take (60s, 5m): for half of it everything is "
-                  "followed, then only what is cold; says which fraction was verified");
+  sub->add_option(
+      "--budget", options->budget,
+      "With --engine=trap: how long it may take (60s, 5m): for half of it everything is "
+      "followed, then only what is cold; says which fraction was verified");
   sub->add_option("--overlap-min", options->overlap_min,
                   "What two distributions of samples must have in common")
       ->check(CLI::Range(0.0, 1.0))
@@ -201,6 +227,7 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   sub->add_option("-o,--output", options->output, "Where the report goes (default: stdout)");
+  sub->add_option("--run", options->run, "Of a profile of several processes: only this one's run");
   sub->add_option("--children", options->children,
                   "Processes that the program makes: follow (verify them), ignore")
       ->check(CLI::IsMember({"follow", "ignore"}))
@@ -210,6 +237,13 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                 "Never run the program a second time (which tells what differs by itself)");
   sub->add_flag("--no-ahead", options->no_ahead,
                 "Let the processor execute everything but branches");
+  sub->footer(
+      "Exit status: 0 verified, 1 wrong or not done, 2 usage, 125 Tally failed.\n"
+      "Examples:\n"
+      "  tally verify --profile=gzip.tally -- gzip -9 -c big.txt > /dev/null\n"
+      "  tally verify --profile=gzip.tally --budget=60s -o verdict.txt -- gzip -9 -c big.txt\n"
+      "  tally verify --profile=callgrind.out.17 -- ./prog args\n"
+      "  tally verify --profile=prog.gcov.json.gz --engine=trap --format=json -- ./prog");
   sub->callback([=] { outcome->status = run(*options, command, *outcome); });
 }
 

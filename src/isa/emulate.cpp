@@ -157,8 +157,8 @@ class Step {
       count = o_.counter_32 ? (count - 1) & 0xffffffff : count - 1;
       rcx = count;
       const bool zero = (regs_.flags & kZf) != 0;
-      taken = count != 0 && (o_.counted == CountedForm::kLoop ||
-                             zero == (o_.counted == CountedForm::kLoopEqual));
+      taken = count != 0 &&
+              (o_.counted == CountedForm::kLoop || zero == (o_.counted == CountedForm::kLoopEqual));
     }
     if (taken) regs_.rip = o_.target + bias_;
     return true;
@@ -204,13 +204,15 @@ class Step {
   }
 
   bool widen() {
-    const Operand whole{.kind = Operand::Kind::kRegister, .size_bytes = o_.width_bytes, .number = 0};
+    const Operand whole{
+        .kind = Operand::Kind::kRegister, .size_bytes = o_.width_bytes, .number = 0};
     set_register(whole, extend(regs_.general[0], o_.width_bytes / 2u));
     return true;
   }
 
   bool spread() {
-    const Operand upper{.kind = Operand::Kind::kRegister, .size_bytes = o_.width_bytes, .number = 2};
+    const Operand upper{
+        .kind = Operand::Kind::kRegister, .size_bytes = o_.width_bytes, .number = 2};
     set_register(upper, (regs_.general[0] & sign_of(o_.width_bytes)) ? ~0ull : 0);
     return true;
   }

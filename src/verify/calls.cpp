@@ -88,7 +88,8 @@ Status Watcher::call_done(Thread& t, user_regs_struct& regs) {
   }
   if (t.call.number == SYS_rt_sigreturn) return returned_from_signal(t, regs);
   after_trap_call(t, regs);
-  if (touches_memory_map(t.call.number) && t.call.result >= 0) TRY(memory_changed(t, t.call.result));
+  if (touches_memory_map(t.call.number) && t.call.result >= 0)
+    TRY(memory_changed(t, t.call.result));
   t.position.restarting = may_restart(t.call.result);
   t.position.behind_call = !t.position.restarting;
   let_go(t, regs);

@@ -77,8 +77,8 @@ class CodeModule {
   // What is in memory, where that is not what is in the file.
   std::map<uint64_t, std::vector<uint8_t>> from_memory;
   bool differs = false;
-  std::map<uint64_t, BlockId> blocks;                    // by where they begin
-  std::unordered_map<uint64_t, BlockId> behind_call;     // calls by where they come back to
+  std::map<uint64_t, BlockId> blocks;                 // by where they begin
+  std::unordered_map<uint64_t, BlockId> behind_call;  // calls by where they come back to
 };
 
 class Code {

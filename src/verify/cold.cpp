@@ -3,8 +3,8 @@
 // Problem.  A hot loop of a thousand million turns cannot be followed in a minute, but most edges
 // of a program are cold, and most bugs of profilers sit there.
 //
-// Idea.  For the first half of the budget everything is followed.  Then breakpoints stay only at the
-// ends of blocks whose claims say that the second half of the budget will do for them; the rest
+// Idea.  For the first half of the budget everything is followed.  Then breakpoints stay only at
+// the ends of blocks whose claims say that the second half of the budget will do for them; the rest
 // runs natively.  A stop at the end of such a block says that it was entered once more and where
 // control goes from there, whatever happened before: counts of these blocks, and of the edges that
 // leave them, stay complete.  A return is only told of as an edge when it leaves a watched block.
@@ -141,8 +141,7 @@ Status Watcher::cold_signal(Thread& t, const tracee::Event& event, user_regs_str
     regs.rip -= 1;
     return cold_stop(t, regs);
   }
-  if (t.motion == Motion::kSingle && event.signal == SIGTRAP &&
-      event.info.si_code == TRAP_TRACE) {
+  if (t.motion == Motion::kSingle && event.signal == SIGTRAP && event.info.si_code == TRAP_TRACE) {
     ++outcome_.steps;
     if (t.stepped_block != kNoBlock) cold_left(t, t.stepped_block, regs.rip);
     t.stepped_block = kNoBlock;

@@ -97,8 +97,8 @@ class PlaceJudge {
   uint64_t count_edge(const claims::EdgeClaim& e) const {
     const TruthModule* module = module_of(e.from);
     if (module == nullptr) return 0;
-    const auto& index = e.origin == claims::EdgeOrigin::kBlockBegin ? module->by_begin
-                                                                     : module->by_last;
+    const auto& index =
+        e.origin == claims::EdgeOrigin::kBlockBegin ? module->by_begin : module->by_last;
     const auto it = index.find(e.from.address.value());
     if (it == index.end()) return 0;
     uint64_t sum = 0;
@@ -179,8 +179,8 @@ class PlaceJudge {
     for (const claims::ProcedureClaim& p : claims_.procedures) {
       ++judgement_.procedures.claims;
       if (p.unsure || claims_.form == Form::kTally) continue;  // judged block by block
-      const TruthModule* module = p.entry.module < claims_.modules.size() ? module_of(p.entry)
-                                                                          : nullptr;
+      const TruthModule* module =
+          p.entry.module < claims_.modules.size() ? module_of(p.entry) : nullptr;
       // Without a symbol there is no place where it is entered.
       if (module == nullptr || p.entry.address.value() == 0) continue;
       const auto it = module->arrivals.find(p.entry.address.value());
@@ -322,10 +322,10 @@ class PlaceJudge {
       if (it != counted.end()) overlap += std::min(share, it->second);
     }
     judgement_.overlap = overlap;
-    judgement_.remarks.push_back(fmt::format(
-        "shares of procedures overlap by {:.1f}% (samples are of time, the truth is of "
-        "instructions)",
-        100 * overlap));
+    judgement_.remarks.push_back(
+        fmt::format("shares of procedures overlap by {:.1f}% (samples are of time, the truth is of "
+                    "instructions)",
+                    100 * overlap));
     if (overlap >= overlap_min) return;
     Finding f;
     f.kind = FindingKind::kShare;

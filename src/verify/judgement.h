@@ -54,8 +54,8 @@ struct Finding {
 };
 
 struct Tally {
-  uint64_t claims = 0;      // of this kind in the profile
-  uint64_t judged = 0;      // compared
+  uint64_t claims = 0;  // of this kind in the profile
+  uint64_t judged = 0;  // compared
   uint64_t wrong = 0;
   uint64_t executions = 0;  // sum of what was counted for those compared
 };

@@ -104,13 +104,14 @@ struct Outcome {
   uint64_t signal_stops = 0;
   uint64_t other_stops = 0;
   double seconds = 0;
-  double waiting_seconds = 0;  // of them, for the kernel to report: stops and the program's own time
+  double waiting_seconds =
+      0;  // of them, for the kernel to report: stops and the program's own time
   unsigned processes = 0;
   unsigned threads = 0;
-  bool cold_only = false;    // from some time on
-  double followed_seconds = 0;  // before that
+  bool cold_only = false;        // from some time on
+  double followed_seconds = 0;   // before that
   std::vector<BlockId> watched;  // cold blocks that were watched to the end
-  uint64_t lost = 0;  // times control was found where no step led
+  uint64_t lost = 0;             // times control was found where no step led
   std::string first_lost;
   std::vector<std::string> notes;  // for people: what was done otherwise than usual
   uint64_t stops() const {

@@ -26,7 +26,8 @@ std::string line_of(const Tally& t) {
 }
 
 std::string text_of(const Finding& f) {
-  std::string out = fmt::format("  {:16} {:22} {}", to_string(f.reason), to_string(f.kind), f.where);
+  std::string out =
+      fmt::format("  {:16} {:22} {}", to_string(f.reason), to_string(f.kind), f.where);
   if (!f.to.empty()) out += fmt::format(" -> {} ({})", f.to, to_string(f.role));
   if (!f.name.empty()) out += fmt::format(" [{}]", f.name);
   out += fmt::format(": profile {}, counted {}", grouped(f.claimed), grouped(f.counted));
@@ -47,9 +48,8 @@ std::string end_of(const Outcome& o) {
 std::string cost_lines(const Outcome& o) {
   std::string out = fmt::format("Program               ended with {}; {} processes, {} threads\n",
                                 end_of(o), o.processes, o.threads);
-  out += fmt::format(
-      "Blocks executed       {}, {:.1f}% of them emulated\n", grouped(o.blocks),
-      100 * per(static_cast<double>(o.emulated), o.blocks));
+  out += fmt::format("Blocks executed       {}, {:.1f}% of them emulated\n", grouped(o.blocks),
+                     100 * per(static_cast<double>(o.emulated), o.blocks));
   out += fmt::format(
       "Stops                 {}: {} breakpoints, {} system calls, {} steps, {} signals, {} other\n",
       grouped(o.stops()), grouped(o.breakpoint_stops), grouped(o.system_call_stops),
@@ -69,15 +69,18 @@ const char* name_of(Engine engine) {
 }
 
 nlohmann::json json_of(const Tally& t) {
-  return {{"claims", t.claims}, {"judged", t.judged}, {"wrong", t.wrong},
-          {"executions", t.executions}};
+  return {
+      {"claims", t.claims}, {"judged", t.judged}, {"wrong", t.wrong}, {"executions", t.executions}};
 }
 
 nlohmann::json json_of(const Finding& f) {
-  nlohmann::json j = {{"reason", to_string(f.reason)}, {"kind", to_string(f.kind)},
-                      {"where", f.where},              {"module", f.module},
+  nlohmann::json j = {{"reason", to_string(f.reason)},
+                      {"kind", to_string(f.kind)},
+                      {"where", f.where},
+                      {"module", f.module},
                       {"address", fmt::format("{:#x}", f.address.value())},
-                      {"claimed", f.claimed},          {"counted", f.counted}};
+                      {"claimed", f.claimed},
+                      {"counted", f.counted}};
   if (!f.to.empty()) j["to"] = f.to, j["role"] = to_string(f.role);
   if (!f.name.empty()) j["name"] = f.name;
   if (!f.record.empty()) j["record"] = f.record;
@@ -90,9 +93,11 @@ nlohmann::json json_of(const Finding& f) {
 std::string render_text(const claims::Claims& claims, const Verdict& v, size_t listed_max) {
   const Judgement& j = v.judgement;
   std::string out = fmt::format("{}: {}\n", claims.file,
-                                v.verified ? "verified" : v.outcome.complete ? "WRONG" : "not done");
-  out += fmt::format("Profile               {} ({}); engine {}\n",
-                     claims::to_string(claims.form), claims.producer, name_of(v.engine));
+                                v.verified           ? "verified"
+                                : v.outcome.complete ? "WRONG"
+                                                     : "not done");
+  out += fmt::format("Profile               {} ({}); engine {}\n", claims::to_string(claims.form),
+                     claims.producer, name_of(v.engine));
   out += fmt::format("Edges                 {}\n", line_of(j.edges));
   out += fmt::format("Blocks                {}\n", line_of(j.blocks));
   out += fmt::format("Procedures            {}\n", line_of(j.procedures));
@@ -126,37 +131,36 @@ std::string render_text(const claims::Claims& claims, const Verdict& v, size_t l
 
 std::string render_json(const claims::Claims& claims, const Verdict& v) {
   const Outcome& o = v.outcome;
-  nlohmann::json j = {
-      {"verified", v.verified},
-      {"profile", claims.file},
-      {"format", claims::to_string(claims.form)},
-      {"producer", claims.producer},
-      {"engine", name_of(v.engine)},
-      {"complete", o.complete},
-      {"edges", json_of(v.judgement.edges)},
-      {"blocks", json_of(v.judgement.blocks)},
-      {"procedures", json_of(v.judgement.procedures)},
-      {"instructions", json_of(v.judgement.instructions)},
-      {"lines", json_of(v.judgement.lines)},
-      {"cost",
-       {{"blocks_executed", o.blocks},
-        {"blocks_emulated", o.emulated},
-        {"stops", o.stops()},
-        {"breakpoint_stops", o.breakpoint_stops},
-        {"system_call_stops", o.system_call_stops},
-        {"steps", o.steps},
-        {"signal_stops", o.signal_stops},
-        {"stops_per_block", per(static_cast<double>(o.stops()), o.blocks)},
-        {"microseconds_per_stop", per(o.seconds * 1e6, o.stops())},
-        {"seconds", o.seconds}}},
-      {"ended", end_of(o)},
-      {"processes", o.processes},
-      {"threads", o.threads},
-      {"lost", o.lost},
-      {"notes", o.notes},
-      {"remarks", v.judgement.remarks},
-      {"silences", claims.silences},
-      {"admissions", claims.admissions}};
+  nlohmann::json j = {{"verified", v.verified},
+                      {"profile", claims.file},
+                      {"format", claims::to_string(claims.form)},
+                      {"producer", claims.producer},
+                      {"engine", name_of(v.engine)},
+                      {"complete", o.complete},
+                      {"edges", json_of(v.judgement.edges)},
+                      {"blocks", json_of(v.judgement.blocks)},
+                      {"procedures", json_of(v.judgement.procedures)},
+                      {"instructions", json_of(v.judgement.instructions)},
+                      {"lines", json_of(v.judgement.lines)},
+                      {"cost",
+                       {{"blocks_executed", o.blocks},
+                        {"blocks_emulated", o.emulated},
+                        {"stops", o.stops()},
+                        {"breakpoint_stops", o.breakpoint_stops},
+                        {"system_call_stops", o.system_call_stops},
+                        {"steps", o.steps},
+                        {"signal_stops", o.signal_stops},
+                        {"stops_per_block", per(static_cast<double>(o.stops()), o.blocks)},
+                        {"microseconds_per_stop", per(o.seconds * 1e6, o.stops())},
+                        {"seconds", o.seconds}}},
+                      {"ended", end_of(o)},
+                      {"processes", o.processes},
+                      {"threads", o.threads},
+                      {"lost", o.lost},
+                      {"notes", o.notes},
+                      {"remarks", v.judgement.remarks},
+                      {"silences", claims.silences},
+                      {"admissions", claims.admissions}};
   if (v.judgement.overlap >= 0) j["overlap"] = v.judgement.overlap;
   if (!o.complete) j["why_incomplete"] = o.why_incomplete;
   if (o.lost != 0) j["first_lost"] = o.first_lost;

@@ -36,16 +36,15 @@ bool Space::read(uint64_t address, void* data, size_t size_bytes) {
 }
 
 bool Space::write(uint64_t address, const void* data, size_t size_bytes) {
-  iovec local{const_cast<void*>(data), size_bytes};  // NOLINT: it is only read
+  iovec local{const_cast<void*>(data), size_bytes};            // NOLINT: it is only read
   iovec remote{reinterpret_cast<void*>(address), size_bytes};  // NOLINT
   return process_vm_writev(process_->pid(), &local, 1, &remote, 1, 0) ==
          static_cast<ssize_t>(size_bytes);
 }
 
 const Mapped* Space::at(uint64_t address) const {
-  auto it = std::upper_bound(mapped_.begin(), mapped_.end(), address, [](uint64_t a, const auto& m) {
-    return a < m.range.begin.value();
-  });
+  auto it = std::upper_bound(mapped_.begin(), mapped_.end(), address,
+                             [](uint64_t a, const auto& m) { return a < m.range.begin.value(); });
   if (it == mapped_.begin()) return nullptr;
   --it;
   return it->range.contains(TargetAddr(address)) ? &*it : nullptr;
@@ -155,8 +154,8 @@ void Space::compare(CodeModule& module, const Mapped& mapped, std::vector<std::s
   breakpoints.hide(mapped.range.begin, memory.data(), memory.size());
   if (std::memcmp(memory.data(), file.data(), file.size()) == 0) return;
   if (!module.differs) {
-    notes.push_back(fmt::format("{}: its text in memory is not that of the file; memory counts",
-                                module.path));
+    notes.push_back(
+        fmt::format("{}: its text in memory is not that of the file; memory counts", module.path));
   }
   module.differs = true;
   module.from_memory[begin.value()] = std::move(memory);

@@ -60,8 +60,8 @@ class Space : public isa::Memory {
 
   Code& code_;
   std::unique_ptr<tracee::Process> process_;
-  std::vector<Mapped> mapped_;  // sorted
-  mutable size_t last_ = 0;     // found by the last mapping_of
+  std::vector<Mapped> mapped_;              // sorted
+  mutable size_t last_ = 0;                 // found by the last mapping_of
   std::map<uint64_t, bool> once_writable_;  // by begin of the mapping
 };
 

@@ -51,11 +51,11 @@ struct Call : tracee::SystemCallStop {
 // resetting its handler.  So it never really is; this is what the program believes.
 struct TrapBelief {
   bool blocked = false;
-  uint64_t old_set = 0;   // sigprocmask in progress: where the old set goes
-  uint64_t how = 0;       // its first argument
-  bool named = false;     // the new set contains SIGTRAP
+  uint64_t old_set = 0;  // sigprocmask in progress: where the old set goes
+  uint64_t how = 0;      // its first argument
+  bool named = false;    // the new set contains SIGTRAP
   bool has_set = false;
-  uint64_t action = 0;    // sigaction in progress: the argument taken away
+  uint64_t action = 0;  // sigaction in progress: the argument taken away
 };
 
 struct Thread {
@@ -68,13 +68,13 @@ struct Thread {
   Call call;
   Position position;
   Motion motion = Motion::kRun;
-  BlockId owed = kNoBlock;  // cold: told of as entered already
+  BlockId owed = kNoBlock;           // cold: told of as entered already
   BlockId stepped_block = kNoBlock;  // cold: whose last instruction is stepped
-  uint64_t lifted = 0;        // the breakpoint taken out for a kSingle
-  uint64_t stepped_from = 0;  // kStep: the instruction
+  uint64_t lifted = 0;               // the breakpoint taken out for a kSingle
+  uint64_t stepped_from = 0;         // kStep: the instruction
   bool stepped_pushf = false;
   uint64_t returns_to = 0;  // behind a call into the vsyscall page: a breakpoint for that return
-  Position interrupted;  // kHandler: what was
+  Position interrupted;     // kHandler: what was
   std::map<uint64_t, OpenHandler> handlers;  // by the address of the kernel's context
   TrapBelief trap;
 };

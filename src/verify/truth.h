@@ -37,8 +37,8 @@ struct TruthModule {
   std::map<uint64_t, uint64_t> blocks;  // arrivals, by where they begin
   std::unordered_map<uint64_t, std::vector<TruthEdge>> by_last;
   std::unordered_map<uint64_t, std::vector<TruthEdge>> by_begin;
-  std::unordered_map<uint64_t, uint64_t> arrivals;     // at an instruction by calls, or out of turn
-  std::shared_ptr<elf::Image> image;                   // nullptr: no file
+  std::unordered_map<uint64_t, uint64_t> arrivals;  // at an instruction by calls, or out of turn
+  std::shared_ptr<elf::Image> image;                // nullptr: no file
 };
 
 struct Truth {

@@ -78,12 +78,13 @@ void judge_partly(Code& code, const claims::Claims& claims, ClaimedBlocks& block
   const auto share = [](uint64_t part, uint64_t whole) {
     return whole == 0 ? 100.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   };
-  verdict.judgement.remarks.push_back(fmt::format(
-      "budget: everything was followed for {:.1f} s, then {} cold blocks; {:.1f}% of the edges were "
-      "verified completely, {:.2f}% of their executions were seen",
-      verdict.outcome.followed_seconds, coverage.watched.size(),
-      share(coverage.edges_complete, verdict.judgement.edges.judged),
-      share(verdict.judgement.edges.executions, coverage.executions_claimed)));
+  verdict.judgement.remarks.push_back(
+      fmt::format("budget: everything was followed for {:.1f} s, then {} cold blocks; {:.1f}% of "
+                  "the edges were "
+                  "verified completely, {:.2f}% of their executions were seen",
+                  verdict.outcome.followed_seconds, coverage.watched.size(),
+                  share(coverage.edges_complete, verdict.judgement.edges.judged),
+                  share(verdict.judgement.edges.executions, coverage.executions_claimed)));
   (void)code;
 }
 

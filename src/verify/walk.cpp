@@ -9,9 +9,9 @@
 namespace tally::verify {
 namespace {
 
-constexpr int kChainMax = 64;          // blocks run through without a stop
-constexpr int kEmulatedMax = 20000;    // blocks emulated before other threads and signals get a turn
-constexpr int kFollowedMax = 1 << 12;  // longer than any chain
+constexpr int kChainMax = 64;        // blocks run through without a stop
+constexpr int kEmulatedMax = 20000;  // blocks emulated before other threads and signals get a turn
+constexpr int kFollowedMax = 1 << 12;                    // longer than any chain
 constexpr uint64_t kVsyscallBegin = 0xffffffffff600000;  // executed by the kernel
 
 bool is_direct(BlockEnd how) {
@@ -212,11 +212,11 @@ Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
     const uint64_t before = regs.rip;
     const bool at_end = regs.rip == b.last.value() + mapped->bias;
     if (at_end && b.how == BlockEnd::kOpaque) return opaque(t, regs, kernel_regs);
-    const bool branches = b.how == BlockEnd::kBranch || b.how == BlockEnd::kJump ||
-                          b.how == BlockEnd::kCall;
+    const bool branches =
+        b.how == BlockEnd::kBranch || b.how == BlockEnd::kJump || b.how == BlockEnd::kCall;
     if (!(at_end && branches)) {
-      const bool whole = ahead && b.simple && (branches || b.how == BlockEnd::kFallthrough) &&
-                         !mapped->changing;
+      const bool whole =
+          ahead && b.simple && (branches || b.how == BlockEnd::kFallthrough) && !mapped->changing;
       if (!whole || !emulate_block(t, regs, mapped)) {
         changed = changed || regs.rip != before;
         break;
@@ -331,7 +331,8 @@ void Watcher::let_go(Thread& t, const user_regs_struct& regs, int signal) {
   if (t.space->breakpoints.contains(TargetAddr(regs.rip))) return single(t, regs.rip, signal);
   // A system call is stepped through by its own stops.
   std::array<uint8_t, 2> bytes{};
-  const bool read = t.space->read(regs.rip, bytes.data(), 2) || t.space->read(regs.rip, &bytes[0], 1);
+  const bool read =
+      t.space->read(regs.rip, bytes.data(), 2) || t.space->read(regs.rip, &bytes[0], 1);
   if (read && bytes[0] == 0x0f && bytes[1] == 0x05) {
     t.motion = Motion::kRun;
     tracee::resume_watched(t.tid, signal);

@@ -11,7 +11,7 @@
 namespace tally::verify {
 namespace {
 
-constexpr int kKernelTrap = 0x80;   // si_code of int3
+constexpr int kKernelTrap = 0x80;  // si_code of int3
 constexpr uint64_t kTrapFlag = 0x100;
 constexpr uint64_t kFrameToPc = 168;  // from the kernel's context in a frame to the saved rip
 constexpr double kProgressSeconds = 0.25;
@@ -173,8 +173,10 @@ Status Watcher::handle(const tracee::Event& event) {
   const auto it = threads_.find(event.tid);
   if (it == threads_.end()) {
     // A child that stops before the event of its birth: it waits for that.
-    if (event.kind == EventKind::kThreadReady) unclaimed_.emplace(event.tid, 0);
-    else tracee::resume(event.tid);
+    if (event.kind == EventKind::kThreadReady)
+      unclaimed_.emplace(event.tid, 0);
+    else
+      tracee::resume(event.tid);
     return Ok{};
   }
   Thread& t = it->second;
@@ -378,8 +380,8 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
 Status Watcher::advance_from_breakpoint(Thread& t, user_regs_struct& regs) {
   const uint64_t at = regs.rip;
   const Mapped* mapped = mapped_of(t, t.position.block);
-  const bool known = mapped != nullptr &&
-                     at == code_.block(t.position.block).last.value() + mapped->bias;
+  const bool known =
+      mapped != nullptr && at == code_.block(t.position.block).last.value() + mapped->bias;
   if (known) return advance(t, regs);
   // The breakpoint is a leftover in the middle of what is a block now: nothing to emulate.
   t.space->process().set_registers(t.tid, regs);

@@ -2,7 +2,8 @@
 """Five real programs with short inputs: Tally's profile of each is verified by traps, no residue.
 
 Programs that look at the time (lua5.4 seeds its hashes with it) or at /proc/self/maps (gawk's
-libsigsegv) cannot be here: their counts differ by themselves.  The goal of half a stop for each block executed is checked here, too.
+libsigsegv) cannot be here: their counts differ by themselves.  The goal of half a stop for each
+block executed is checked here, too.
 """
 import json
 import os

@@ -174,7 +174,8 @@ def without_end():
     done, verdict = verify(program, plain, "endless", "--engine=trap", "--budget=2s")
     expect(done.status == 1 and not verdict["complete"], f"endless: {done.end()}")
     result = os.path.join(WORK, "interrupted.json")
-    command = [TALLY, "verify", "--profile=" + plain, "--engine=trap", "--format=json", "-o", result]
+    command = [TALLY, "verify", "--profile=" + plain, "--engine=trap", "--format=json"]
+    command += ["-o", result]
     child = subprocess.Popen(command + ["--", program], cwd=WORK)
     time.sleep(1.5)
     child.send_signal(signal.SIGINT)

@@ -201,8 +201,8 @@ TEST_F(Emulate, CallsJumpsReturns) {
   check({0xc3});
   check({0xc2, 0x18, 0x00});
   check({0xf3, 0xc3});
-  check({0xf2, 0xff, 0xe3});        // bnd jmp rbx
-  check({0x3e, 0xff, 0xe3});        // notrack jmp rbx
+  check({0xf2, 0xff, 0xe3});  // bnd jmp rbx
+  check({0x3e, 0xff, 0xe3});  // notrack jmp rbx
 }
 
 TEST_F(Emulate, SumsAndLogicInAllWidthsAndForms) {

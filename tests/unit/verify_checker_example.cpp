@@ -53,10 +53,11 @@ TEST(CheckerExample, CountsCallsOfATinyProgram) {
   const std::string source = folder + ".c";
   FILE* f = fopen(source.c_str(), "w");
   ASSERT_NE(f, nullptr);
-  fputs("int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }\n"
-        "void _start(void) { int r = fib(10); (void)r;\n"
-        "  __asm__ volatile(\"syscall\" : : \"a\"(231), \"D\"(0)); }\n",
-        f);
+  fputs(
+      "int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }\n"
+      "void _start(void) { int r = fib(10); (void)r;\n"
+      "  __asm__ volatile(\"syscall\" : : \"a\"(231), \"D\"(0)); }\n",
+      f);
   fclose(f);
   const std::string build =
       "gcc -O0 -nostdlib -static -fno-stack-protector -o " + folder + " " + source;

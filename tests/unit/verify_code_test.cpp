@@ -95,9 +95,7 @@ class Residues : public testing::Test {
     EdgeChecker edges(code);
     BlockChecker entered(code);
     const auto tell = [&](auto what) { what(static_cast<Checker&>(edges)), what(entered); };
-    code.on_split = [&](BlockId u, BlockId l) {
-      tell([&](Checker& c) { c.block_split(u, l); });
-    };
+    code.on_split = [&](BlockId u, BlockId l) { tell([&](Checker& c) { c.block_split(u, l); }); };
     const auto enter = [&](uint64_t offset) {
       const BlockId id = code.arrive(module, LinkAddr(kBase + offset));
       tell([&](Checker& c) { c.block_entered(id); });
