@@ -120,7 +120,7 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
 
 Status write_report(const Options& options, const std::string& text) {
   if (options.output.empty()) {
-    return write_to_stdout([&](report::Output& output) -> Status {
+    return write_to_stderr([&](report::Output& output) -> Status {
       output.write(text);
       return Ok{};
     });
@@ -226,7 +226,7 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_option("--format", options->format, "text or json")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  sub->add_option("-o,--output", options->output, "Where the report goes (default: stdout)");
+  sub->add_option("-o,--output", options->output, "Where the report goes (default: stderr)");
   sub->add_option("--run", options->run, "Of a profile of several processes: only this one's run");
   sub->add_option("--children", options->children,
                   "Processes that the program makes: follow (verify them), ignore")
