@@ -12,7 +12,7 @@ _tally_program_index() {
 _tally_formats() {
   case $1/$2 in
     dump/cfg) echo "text dot" ;;
-    dump/profile | explain/* | doctor/*) echo "text json" ;;
+    dump/profile | explain/* | doctor/* | verify/*) echo "text json" ;;
     *) echo "text json csv" ;;
   esac
 }
@@ -20,7 +20,7 @@ _tally_formats() {
 _tally() {
   local cur prev words cword
   _init_completion -n = || return
-  local commands="profile report annotate explain dump doctor"
+  local commands="profile recover report annotate explain check verify dump doctor"
   local program
   program=$(_tally_program_index)
   if [[ -n $program ]]; then
@@ -39,8 +39,27 @@ _tally() {
       COMPREPLY=($(compgen -W "edges blocks feedback=" -- "${cur#*=}"))
       compopt -o nospace
       return ;;
+    --keep-counters=*)
+      cur=${cur#--keep-counters=}
+      _filedir
+      return ;;
     --pid=*)
       COMPREPLY=($(compgen -W "$(cd /proc && echo [0-9]*)" -- "${cur#*=}"))
+      return ;;
+    --engine=*)
+      COMPREPLY=($(compgen -W "trap translate" -- "${cur#*=}"))
+      return ;;
+    --profile=*)
+      cur=${cur#*=}
+      _filedir
+      return ;;
+    --profile-format=*)
+      COMPREPLY=($(compgen -W "tally plain fdata callgrind gcov llvm-coverage llvm-samples
+        perf-script" -- "${cur#*=}"))
+      return ;;
+    --program=*)
+      cur=${cur#*=}
+      _filedir
       return ;;
     --syntax=*)
       COMPREPLY=($(compgen -W "intel att" -- "${cur#*=}"))
@@ -58,7 +77,8 @@ _tally() {
   fi
   local options=
   case ${words[1]} in
-    profile) options="-o --output= --placement= --pid= --duration= --verbose --help --" ;;
+    profile) options="-o --output= --placement= --pid= --duration= --keep-counters= --verbose --help --" ;;
+    recover) options="-o --output= --help" ;;
     report) options="--format= --top= --help" ;;
     annotate) options="--function= --module= --syntax= --format= --help" ;;
     explain) options="--module= --format= --help" ;;
@@ -69,6 +89,10 @@ _tally() {
       fi
       options="--format= --help"
       [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
+    verify)
+      options="--profile= --profile-format= --engine= --budget= --overlap-min= --format= --output="
+      options+=" --run= --children= --top= --once --no-ahead --help --" ;;
+    check) options="--format= --profile-format= --program= --run= --top= --help" ;;
     doctor) options="--format= --help" ;;
     *)
       _command_offset 1
@@ -80,7 +104,9 @@ _tally() {
     return
   fi
   case ${words[1]} in
+    recover) _filedir ;;
     report | annotate | explain) _filedir tally ;;
+    check) _filedir ;;
     dump) if [[ ${words[2]} == cfg ]]; then _filedir; else _filedir tally; fi ;;
     profile) COMPREPLY=($(compgen -c -- "$cur")) ;;
   esac

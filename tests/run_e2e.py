@@ -12,6 +12,7 @@ What is checked of a program:
   1. natively it ends as its header says (`// expect:`);
   2. under Tally: same output, same stderr, same end, nothing left running;
   3. `tally report` says balanced, and names no issue unless the header says `// inexact:`;
+     `tally check` finds nothing;
   4. `// count:` lines, and with `// oracle: step` every instruction, block, edge and returned call
      of every module against the single-stepper (oracle/compare.py);
   5. placements `blocks` and `feedback` give the same counts as `edges`.
@@ -267,7 +268,18 @@ class Case:
             seen = flow["faults"][:8] + flow["undetermined"][:8] + report["complaints"][:8]
             raise Failed("report says that flow is not balanced:", *(json.dumps(x) for x in seen))
         self.require(self.threads_do_not_add_up(report))
+        if not self.program.get("unbalanced"):
+            self.require(self.contradictions(file))
         return report
+
+    def contradictions(self, file):
+        """What `tally check` finds in a correct profile: nothing."""
+        done = subprocess.run([self.suite.tally, "check", file, "--format=csv"],
+                              capture_output=True, text=True, timeout=TIMEOUT_S, cwd=self.folder)
+        if done.returncode == 0 and not done.stderr:
+            return []
+        said = (done.stdout + done.stderr).splitlines()
+        return [f"tally check ends with {done.returncode}:", *said[:10]]
 
     @staticmethod
     def threads_do_not_add_up(report):

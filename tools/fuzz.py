@@ -18,7 +18,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "fuzz"
 # The rooms that read hostile bytes, and those above them.
-ROOMS = ["report", "profile", "cfg", "placement", "isa", "elf", "base"]
+ROOMS = ["report", "claims", "profile", "cfg", "placement", "isa", "elf", "base"]
 SANITIZE = "address,undefined"
 
 
@@ -36,8 +36,8 @@ def build_rooms():
 
 
 def build_target(source, libraries):
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libelf", "libdw", "sqlite3"],
-                           check=True, capture_output=True, text=True).stdout.split()
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libelf", "libdw", "sqlite3",
+                            "zlib"], check=True, capture_output=True, text=True).stdout.split()
     binary = BUILD / source.stem
     subprocess.run(["g++", "-std=c++23", "-O1", "-g", f"-fsanitize={SANITIZE}",
                     "-fno-sanitize-recover=undefined", f"-I{ROOT / 'src'}",

@@ -85,11 +85,30 @@ void Discoverer::add_leader(const DiscoverRequest& request, LinkAddr target) {
   found_[index_[offset] - 1].leader = true;
 }
 
+// Nothing has been written there yet, as far as one can tell.
+bool Discoverer::is_blank(LinkAddr at) const {
+  constexpr size_t kBlankBytes = 8;
+  const auto offset = static_cast<size_t>(at - base_);
+  if (offset + kBlankBytes > bytes_.size()) return false;
+  const auto bytes = bytes_.subspan(offset, kBlankBytes);
+  return std::all_of(bytes.begin(), bytes.end(), [](uint8_t b) { return b == 0; });
+}
+
 // Decodes straight on from `start` until control surely leaves or known code is met.
 void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
+  // Behind each store a block of unstable code is compared as a whole.
+  constexpr uint64_t kUnstableBlockBytesMax = 128;
+  const bool blank = request.replaceable && is_blank(start);
+  // Compilers write code when it is needed: behind a call that does not come back, there may be
+  // kilobytes of nothing yet, which would all decode as stores.
+  if (blank && start != request.entry) return;
   LinkAddr at = start;
   for (bool first = true;; first = false) {
     if (!request.range.contains(at)) return;
+    if (request.replaceable && !blank && is_blank(at)) return;
+    if (request.unstable && static_cast<uint64_t>(at - start) >= kUnstableBlockBytesMax) {
+      return add_leader(request, at);
+    }
     if (!first && request.known_elsewhere && request.known_elsewhere(at)) return;
     uint32_t& slot = index_[static_cast<size_t>(at - base_)];
     if (slot != 0) {

@@ -135,7 +135,7 @@ class Discoverer {
     bool table_target = false;
   };
   void scan(const DiscoverRequest& request, LinkAddr start);
-  bool scan_one(const DiscoverRequest& request, LinkAddr at, bool& stop);
+  bool is_blank(LinkAddr at) const;
   void add_leader(const DiscoverRequest& request, LinkAddr target);
   void read_jump_table(const DiscoverRequest& request, LinkAddr at);
   void build_blocks(const DiscoverRequest& request, Procedure& procedure);

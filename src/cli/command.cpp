@@ -38,12 +38,24 @@ class IgnoredPipeSignal {
 
 }  // namespace
 
-Status write_to_stdout(const std::function<Status(report::Output&)>& produce) {
+namespace {
+
+Status write_to(int descriptor, const std::function<Status(report::Output&)>& produce) {
   const IgnoredPipeSignal no_signal;
-  report::Output output(STDOUT_FILENO, colors_wanted());
+  report::Output output(descriptor, colors_wanted());
   Status produced = produce(output);
   Status finished = output.finish();
   return produced ? finished : produced;
+}
+
+}  // namespace
+
+Status write_to_stdout(const std::function<Status(report::Output&)>& produce) {
+  return write_to(STDOUT_FILENO, produce);
+}
+
+Status write_to_stderr(const std::function<Status(report::Output&)>& produce) {
+  return write_to(STDERR_FILENO, produce);
 }
 
 }  // namespace tally::cli

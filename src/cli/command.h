@@ -36,5 +36,7 @@ using Registrar = void (*)(CLI::App& app, std::shared_ptr<CommandOutcome> outcom
 // Runs `produce` with an output that goes to stdout, and flushes it.  A reader that went away
 // (`tally report x | head`) ends the output quietly; any other failed write is an error.
 Status write_to_stdout(const std::function<Status(report::Output&)>& produce);
+// The same to stderr, where the program under observation owns stdout.
+Status write_to_stderr(const std::function<Status(report::Output&)>& produce);
 
 }  // namespace tally::cli

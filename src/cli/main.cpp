@@ -7,12 +7,15 @@
 #include <cstdio>
 
 #include "cli/annotate.h"
+#include "cli/check.h"
 #include "cli/doctor.h"
 #include "cli/dump_cfg.h"
 #include "cli/dump_profile.h"
 #include "cli/explain.h"
 #include "cli/profile.h"
+#include "cli/recover.h"
 #include "cli/report.h"
+#include "cli/verify.h"
 
 namespace {
 
@@ -53,14 +56,18 @@ int main(int argc, char** argv) {
   auto outcome = std::make_shared<tally::cli::CommandOutcome>();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto split = tally::cli::split_command_line(
-      arguments, {"profile", "report", "annotate", "explain", "dump", "doctor", "help"});
+      arguments, {"profile", "recover", "report", "annotate", "explain", "check", "verify", "dump",
+                  "doctor", "help"});
   tally::cli::register_profile(app, outcome, split.command);
+  tally::cli::register_recover(app, outcome);
   tally::cli::register_report(app, outcome);
   tally::cli::register_annotate(app, outcome);
   tally::cli::register_dump_profile(app, outcome);
   tally::cli::register_dump_cfg(app, outcome);
   tally::cli::register_explain(app, outcome);
+  tally::cli::register_check(app, outcome);
   tally::cli::register_doctor(app, outcome);
+  tally::cli::register_verify(app, outcome, split.command);
   std::vector<std::string> reversed(split.ours.rbegin(), split.ours.rend());
   if (reversed.size() == 1 && reversed[0] == "help") reversed[0] = "--help";
   try {

@@ -10,7 +10,9 @@
 #include <map>
 #include <optional>
 
+#include "cli/issue_names.h"
 #include "elf/image.h"
+#include "engine/keeper.h"
 #include "engine/session.h"
 #include "profile/file.h"
 #include "tracee/attach.h"
@@ -27,13 +29,8 @@ struct Options {
   bool verbose = false;
   std::optional<pid_t> pid;
   std::string duration;
+  std::string keep_counters;
 };
-
-// gzip -> gzip.tally, in the current folder.
-std::string default_output(const std::string& program) {
-  const size_t slash = program.find_last_of('/');
-  return (slash == std::string::npos ? program : program.substr(slash + 1)) + ".tally";
-}
 
 // "10s", "500ms", "2m", "1h"; a number alone is seconds.
 Result<std::chrono::nanoseconds> parse_duration(const std::string& text) {
@@ -98,33 +95,6 @@ Status choose_placement(const std::string& text, engine::RunOptions& run) {
   return Ok{};
 }
 
-// What is not exact is said at once, not only in the report.
-class IssueNames {
- public:
-  void add(const profile::Profile& profile) {
-    const auto& command = profile.run.command_line;
-    const std::string name = command.empty() ? profile.run.program : command[0];
-    const std::string run =
-        profile.run.number == 1 ? "" : fmt::format("run {} ({}): ", profile.run.number, name);
-    for (const profile::Issue& issue : profile.issues) {
-      if (++total_ > kShown) continue;
-      text_ += fmt::format("tally: not exact: {}{}: {} ({})\n", run, issue.scope, issue.message,
-                           issue.amount);
-    }
-  }
-  void print() const {
-    std::fputs(text_.c_str(), stderr);
-    if (total_ <= kShown) return;
-    std::fprintf(stderr, "tally: not exact: and %zu more; `tally report` lists them\n",
-                 total_ - kShown);
-  }
-
- private:
-  static constexpr size_t kShown = 5;
-  std::string text_;
-  size_t total_ = 0;
-};
-
 // A command, or a process that runs already.
 Status choose_target(const Options& options, engine::RunOptions& run) {
   if (!options.pid) {
@@ -142,6 +112,10 @@ Status choose_target(const Options& options, engine::RunOptions& run) {
   }
   if (!options.duration.empty()) {
     TRY_ASSIGN(run.duration, parse_duration(options.duration));
+  }
+  if (!options.keep_counters.empty()) {
+    return make_error(ErrorKind::kUsage,
+                      "profile: --keep-counters takes a program, it does not work with --pid");
   }
   run.attach_to = options.pid;
   TRY(tracee::check_attachable(*options.pid));
@@ -167,17 +141,28 @@ Status run(const Options& options, const std::vector<std::string>& command,
   }
   // Better to learn now than after an hour that the profile cannot be kept.
   TRY_ASSIGN(profile::Writer writer, profile::Writer::create(output));
+  std::unique_ptr<engine::Keeper> keeper;
+  if (!options.keep_counters.empty()) {
+    TRY_ASSIGN(keeper, engine::Keeper::create(options.keep_counters));
+    run_options.keeper = keeper.get();
+  }
   IssueNames names;
   run_options.follow_children = options.children == "follow";
+  run_options.label = [&](profile::Run& facts) {
+    facts.tally_version = TALLY_VERSION;
+    facts.placement = options.placement.substr(0, options.placement.find('='));
+  };
   run_options.keep = [&](profile::Profile profile) {
-    profile.run.tally_version = TALLY_VERSION;
-    profile.run.placement = options.placement.substr(0, options.placement.find('='));
     names.add(profile);
     return writer.add(std::move(profile));
   };
   TRY_ASSIGN(engine::RunResult result, engine::run(run_options));
-  names.print();
+  if (!result.failure) names.print();
   TRY(writer.commit());
+  if (keeper) keeper->remove_all();
+  if (result.failure) {
+    return make_error("{}; what was counted until then is in {}", result.failure->message, output);
+  }
   if (options.verbose) std::fprintf(stderr, "tally: profile written to %s\n", output.c_str());
   outcome.exit_code = result.exit_status;
   outcome.signal = result.exited ? 0 : result.signal;
@@ -206,6 +191,10 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                   "afterwards");
   sub->add_option("--duration", options->duration,
                   "With --pid: for how long (10s, 500ms, 2m); without it, until ^C");
+  sub->add_option("--keep-counters", options->keep_counters,
+                  "Keep what is counted in this file meanwhile; should Tally be killed, `tally "
+                  "recover FILE` makes a profile of it")
+      ->option_text("FILE");
   sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");
   sub->footer(
       "The target's output, input and exit status pass through unchanged.\n"
@@ -215,6 +204,12 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       "  tally profile --placement=feedback=gzip.tally -- gzip -9 -c big.txt > /dev/null\n"
       "  tally profile --pid=4242 --duration=10s -o server.tally");
   sub->callback([=] { outcome->status = run(*options, command, *outcome); });
+}
+
+// gzip -> gzip.tally, in the current folder.
+std::string default_output(const std::string& program) {
+  const size_t slash = program.find_last_of('/');
+  return (slash == std::string::npos ? program : program.substr(slash + 1)) + ".tally";
 }
 
 SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
@@ -233,6 +228,12 @@ SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
     split.command.assign(arguments.begin() + 1, arguments.end());
     return split;
   }
+  if (first == "verify") {
+    const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+    split.ours.assign(arguments.begin(), dashes);
+    if (dashes != arguments.end()) split.command.assign(dashes + 1, arguments.end());
+    return split;
+  }
   if (first != "profile") {
     split.ours = arguments;
     return split;
@@ -249,7 +250,8 @@ SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
     split.ours.push_back(a);
     ++i;
     const bool takes_value = a == "-o" || a == "--output" || a == "--placement" ||
-                             a == "--children" || a == "--pid" || a == "--duration";
+                             a == "--children" || a == "--pid" || a == "--duration" ||
+                             a == "--keep-counters";
     if (takes_value && i < arguments.size()) split.ours.push_back(arguments[i++]);
   }
   split.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());

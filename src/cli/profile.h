@@ -13,6 +13,9 @@ namespace tally::cli {
 void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                       const std::vector<std::string>& command);
 
+// gzip -> gzip.tally, in the current folder.
+std::string default_output(const std::string& program);
+
 // Separates `tally profile [options] [--] prog args`: our arguments and the target's.  `tally prog
 // args` becomes `tally profile -- prog args`.
 struct SplitCommandLine {

@@ -128,11 +128,17 @@ class Walker {
   // To the caller that somebody else knows; the end stays what it is if nobody does.
   bool step_without_rules() {
     if (!target_.caller_of) return false;
-    const auto caller = target_.caller_of(registers_, pc_is_exact_);
+    const size_t frames = trace_.frames.size();
+    const TargetAddr inner = frames < 2 ? TargetAddr() : trace_.frames[frames - 2].pc;
+    const auto caller = target_.caller_of(registers_, pc_is_exact_, inner);
     if (!caller) return false;
     const uint64_t cfa = caller->value[kDwarfRsp];
     if (last_cfa_ && cfa <= *last_cfa_) return false;
-    trace_.frames.back().cfa = TargetAddr(cfa);
+    if (module_) {
+      trace_.frames.back().cfa = TargetAddr(cfa);
+    } else {
+      trace_.frames.pop_back();  // that was no return address
+    }
     last_cfa_ = cfa;
     registers_ = *caller;
     pc_is_exact_ = false;
@@ -140,11 +146,22 @@ class Walker {
     return registers_.value[kDwarfPc] != 0;
   }
 
+  bool step_below_outermost() {
+    end(TraceEnd::kOutermost, "");
+    if (!target_.below_outermost) return false;
+    const auto caller = target_.below_outermost(registers_);
+    if (!caller) return false;
+    last_cfa_ = caller->value[kDwarfRsp];
+    registers_ = *caller;
+    pc_is_exact_ = false;
+    return registers_.value[kDwarfPc] != 0;
+  }
+
   bool to_caller(Dwarf_Frame& rules, int return_column, bool signal_frame) {
     const std::optional<uint64_t> cfa = compute_cfa(rules);
     if (cfa) trace_.frames.back().cfa = TargetAddr(*cfa);
     // The CFI of _start and of thread starts says "no caller"; its CFA may be undefined too.
-    if (is_undefined(rules, return_column)) return end(TraceEnd::kOutermost, "");
+    if (is_undefined(rules, return_column)) return step_below_outermost();
     if (!cfa) return end(failure_.end, at_pc(failure_.detail));
     if (!signal_frame && last_cfa_ && *cfa <= *last_cfa_) {
       return end(TraceEnd::kUnsupported,
@@ -159,10 +176,10 @@ class Walker {
     if (!caller.known[kDwarfRsp]) set(caller, kDwarfRsp, *cfa);
     const std::optional<uint64_t> return_address = apply_rule(rules, return_column, *cfa);
     if (!return_address) return end(failure_.end, at_pc("return address: " + failure_.detail));
+    if (*return_address == 0) return step_below_outermost();
     set(caller, kDwarfPc, *return_address);
     registers_ = caller;
     pc_is_exact_ = signal_frame;
-    if (*return_address == 0) return end(TraceEnd::kOutermost, "");
     return true;
   }
 

@@ -61,8 +61,15 @@ struct UnwindTarget {
   // pointer.  May be empty; signal frames are then known by call frame information alone.
   std::function<std::optional<SignalContext>(TargetAddr pc, uint64_t stack_pointer)> signal_context;
   // The caller of a frame that has no call frame information, if somebody knows it by other means;
-  // the caller's pc is a return address, or 0 if there is no caller.  May be empty.
-  std::function<std::optional<UnwindRegisters>(const UnwindRegisters&, bool pc_is_exact)> caller_of;
+  // the caller's pc is a return address, or 0 if there is no caller.  `inner` is the pc of the
+  // frame that it called, 0 at the innermost.  Where the pc is in no module at all, the frame is
+  // left out. May be empty.
+  std::function<std::optional<UnwindRegisters>(const UnwindRegisters&, bool pc_is_exact,
+                                               TargetAddr inner)>
+      caller_of;
+  // What goes on below a frame that is described as the outermost, if somebody knows that: threads
+  // of a C library under stacks that a runtime system has made.  May be empty.
+  std::function<std::optional<UnwindRegisters>(const UnwindRegisters&)> below_outermost;
 };
 
 struct Frame {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "engine/kept_run.h"
+
 namespace tally::engine {
 
 using profile::Provenance;
@@ -24,7 +26,7 @@ void CodeCache::initialize_tables() {
   for (long number :
        {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigreturn, SYS_execve, SYS_execveat,
         SYS_exit, SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp,
-        SYS_personality, SYS_prlimit64, SYS_setrlimit, SYS_getrlimit}) {
+        SYS_personality, SYS_prlimit64, SYS_setrlimit, SYS_getrlimit, SYS_ptrace}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;
@@ -37,6 +39,7 @@ void CodeCache::initialize_tables() {
 
 uint32_t CodeCache::allocate_counter() {
   CHECK(next_counter_ < tcb::kCountersMax) << "out of counters";
+  if (kept_ != nullptr) kept_->reserve_counter(next_counter_);
   return next_counter_++;
 }
 
@@ -77,6 +80,14 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
   LinkRange segment;
   for (const elf::Segment& s : image.segments()) {
     if (s.executable && s.range.contains(address)) segment = s.range;
+  }
+  if (segment.empty()) {
+    // Data of a file that the program made executable.
+    const TargetRange* range = module.executable.at(module.to_target(address));
+    CHECK(range != nullptr) << "no code at " << address.value();
+    return {{address, std::min(module.to_link(range->end), address + kUnknownCodeBytes)},
+            address,
+            Provenance::kRunTime};
   }
   for (const elf::Section& s : image.sections()) {
     if (s.name.starts_with(".plt") && s.range.contains(address)) {
@@ -139,8 +150,8 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   };
   request.replaceable = module.from_memory;
   // Back-traces do not show for sure what is active in code without call frame information.
-  request.open_calls =
-      request.replaceable || !module.image->unwind_range_at(bounds.entry).has_value();
+  request.open_calls = request.replaceable || kept_ != nullptr ||
+                       !module.image->unwind_range_at(bounds.entry).has_value();
   request.unstable =
       module.from_memory && module.writable.meets({module.to_target(bounds.range.begin),
                                                    module.to_target(bounds.range.end)});
@@ -170,6 +181,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   }
   TRY(emit(*unit, *module.area));
   register_unit(*unit, *module.area);
+  if (kept_ != nullptr) kept_->unit(*unit, modules_);
   units_.push_back(std::move(unit));
   join_links(*units_.back());
   return Ok{};
@@ -249,6 +261,7 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;
   request.first_block_event = kUnsupportedEventBase + unit.first_block;
+  request.where = kept_ == nullptr ? 0 : unit.id + 1;
   request.checked = unit.checked;
   unit.first_check = static_cast<uint32_t>(checks_.size());
   request.first_check_event = kStaleEventBase + unit.first_check;
@@ -356,14 +369,6 @@ void CodeCache::seal() {
   std::vector<std::vector<CodeRecord>>().swap(records_);
 }
 
-void CodeCache::release(uint32_t id) {
-  Unit& unit = *units_[id];
-  unit.code = UnitCode();
-  unit.plan = Plan();
-  std::vector<cfg::Edge>().swap(unit.procedure.edges);
-  std::vector<uint8_t>().swap(unit.insn_sizes);
-}
-
 // ---- looking up --------------------------------------------------------------------------------
 
 size_t CodeCache::record_index(const Area& area, CacheAddr address) {
@@ -454,6 +459,40 @@ bool CodeCache::has_landing(TargetAddr return_address) const {
 bool CodeCache::is_procedure_entry(TargetAddr address) const {
   const uint64_t* found = blocks_.find(address.value());
   return found != nullptr && *found != kGone && is_entry(unpack(*found));
+}
+
+// Itself, or what the stub leads to that it is.
+bool CodeCache::is_undescribed(const Unit& unit) const {
+  if (unit.open_calls) return true;
+  const uint32_t entry = unit.procedure.entry_block;
+  if (unit.procedure.blocks[entry].end != isa::Flow::kIndirectJump) return false;
+  const SiteState* site = site_of({unit.id, entry});
+  return site != nullptr &&
+         std::any_of(site->pairs.begin(), site->pairs.end(),
+                     [&](const Pair& pair) { return units_[pair.to.unit]->open_calls; });
+}
+
+bool CodeCache::leaves_description(BlockRef call) const {
+  if (units_[call.unit]->open_calls) return false;
+  return any_callee(call, [&](uint32_t callee) { return is_undescribed(*units_[callee]); });
+}
+
+bool CodeCache::leads_to(BlockRef call, uint32_t unit) const {
+  return any_callee(call, [&](uint32_t callee) { return callee == unit; });
+}
+
+bool CodeCache::any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const {
+  if (const SiteState* site = site_of(call)) {
+    return std::any_of(site->pairs.begin(), site->pairs.end(),
+                       [&](const Pair& pair) { return test(pair.to.unit); });
+  }
+  const Unit& unit = *units_[call.unit];
+  for (const Link& link : unit.code.links) {
+    if (link.block != call.block || link.edge != Link::kCallLink) continue;
+    const uint64_t* found = blocks_.find(unit.module->to_target(link.target).value());
+    return found != nullptr && *found != kGone && test(unpack(*found).unit);
+  }
+  return false;
 }
 
 const SiteState* CodeCache::site_of(BlockRef ref) const {

@@ -36,96 +36,13 @@
 #include "engine/modules.h"
 #include "engine/plan.h"
 #include "engine/region.h"
+#include "engine/translated.h"
 #include "profile/model.h"
-#include "translate/unit.h"
 
 namespace tally::engine {
 
-struct BlockRef {
-  uint32_t unit = UINT32_MAX;
-  uint32_t block = 0;
-  uint32_t insn = 0;  // control came to this instruction of the block, not to its start
-  bool valid() const { return unit != UINT32_MAX; }
-  auto operator<=>(const BlockRef&) const = default;
-};
-
 // How control came to an address; it decides what the address is taken for.
 enum class Arrival : uint8_t { kCall, kJump, kReturn };
-
-struct Unit {
-  uint32_t id = 0;
-  Module* module = nullptr;
-  cfg::Procedure procedure;         // instructions dropped after translation
-  std::vector<uint8_t> insn_sizes;  // by instruction
-  translate::Plan plan;
-  translate::UnitCode code;
-  profile::Provenance provenance = profile::Provenance::kFlow;
-  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
-  // See generated.h.
-  bool replaceable = false;     // the program may replace this code
-  bool open_calls = false;      // its calls have a second way out (cfg::DiscoverRequest)
-  bool checked = false;         // ... at any time: it compares its own bytes
-  bool dead = false;            // the code is not there any more
-  std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...
-  uint32_t source_offset = 0;   // ... this distance from the procedure's base on
-
-  CacheAddr label(uint32_t block) const { return code.begin + code.blocks[block].label; }
-  // Where control enters that is to begin with instruction `ref.insn`.
-  CacheAddr entry_of(const BlockRef& ref) const {
-    if (ref.insn == 0) return label(ref.block);
-    return code.begin + code.insn_offset[procedure.blocks[ref.block].first_insn + ref.insn];
-  }
-  uint8_t flags_live_at(const BlockRef& ref) const {
-    if (ref.insn != 0 || checked) return isa::flag::kAll;
-    return procedure.blocks[ref.block].flags_live_in;
-  }
-  LinkAddr address_of(uint32_t block) const {
-    return procedure.address_of(procedure.blocks[block]);
-  }
-  LinkAddr end_of(uint32_t block) const { return procedure.end_of(procedure.blocks[block]); }
-};
-
-// One entry of a lookup chain.
-struct ChainEntry {
-  uint64_t original = 0;
-  CacheAddr entry;
-  CacheAddr mismatch_slot;
-};
-using Chain = std::vector<ChainEntry>;
-
-// A pair (site, target) that has been seen.
-struct Pair {
-  TargetAddr target;
-  BlockRef to;
-  uint32_t counter = 0;
-  translate::Stub stub;
-  bool cut = false;  // the target was unmapped
-};
-
-struct SiteState {
-  uint32_t unit = 0;
-  translate::Site site;
-  std::vector<Pair> pairs;
-  std::unique_ptr<std::array<Chain, 256>> buckets;  // once there are many pairs
-  Chain chain;                                      // before that
-  uint32_t table_offset = 0;
-  translate::HashKind hash = translate::HashKind::kBits4to11;
-};
-
-// A counted way into a block from outside of its unit.
-struct ArrivalStub {
-  BlockRef to;
-  uint32_t counter = 0;
-  translate::Stub stub;
-};
-
-// A direct branch into or out of replaceable code, with the unit it led to at the time.
-struct LinkPair {
-  uint32_t link = 0;
-  BlockRef to;
-  uint32_t counter = 0;
-  translate::LinkStub stub;
-};
 
 enum class EventKind : uint8_t { kSnapshot, kCommit };
 struct EventState {
@@ -159,7 +76,9 @@ inline BlockRef unpack(uint64_t value) {
   return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
 }
 
-class CodeCache {
+class KeptRun;
+
+class CodeCache : public Translated {
  public:
   CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement)
       : region_(region), modules_(modules), process_(process), placement_(placement) {}
@@ -171,6 +90,10 @@ class CodeCache {
   }
   // Fills the tables that generated code looks at; once an area exists.
   void initialize_tables();
+
+  // Everything is written down as it is made, for a monitor that may be killed; threads say where
+  // they are.  Must be set before anything is translated.
+  void keep_in(KeptRun* kept) { kept_ = kept; }
 
   // How addresses are told apart; must be set before anything is translated.
   void set_compare(translate::Compare compare) { compare_ = compare; }
@@ -224,14 +147,17 @@ class CodeCache {
   };
   CheckPoint check_point(uint32_t check) const;
 
-  TargetAddr address_of(BlockRef ref) const;
-
   // For unwinding and threads that stop: what is at a cache address.
   const CodeRecord* record_at(CacheAddr address) const;
   // The block that ends in the call whose return address this is.
   BlockRef call_block_of(TargetAddr return_address);
   // Whether returns to this address are known.
   bool has_landing(TargetAddr return_address) const;
+  // Whether a call of described code may lead to code without call frame information, through a
+  // stub of the linker's or not.
+  bool leaves_description(BlockRef call) const;
+  // Whether a call has led to a unit.
+  bool leads_to(BlockRef call, uint32_t unit) const;
   // Whether a procedure that has been translated begins there.
   bool is_procedure_entry(TargetAddr address) const;
   // The indirect branch that ends a block; nullptr if none does.
@@ -239,16 +165,7 @@ class CodeCache {
 
   // Nothing will run any more: gives back what only running needs.
   void seal();
-  // Gives back most of a unit's memory, once it is on the books.
-  void release(uint32_t id);
 
-  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
-  const Unit& unit(uint32_t id) const { return *units_[id]; }
-  const std::vector<SiteState>& sites() const { return sites_; }
-  // (site, pair) in the order in which they were seen.
-  const std::vector<std::pair<uint32_t, uint32_t>>& pair_order() const { return pair_order_; }
-  const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
-  const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
   // The pieces of code that lead from a site to its hash table.
   void for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)>& visit) const;
   const EventState& event(uint32_t id) const { return events_[id]; }
@@ -257,12 +174,14 @@ class CodeCache {
     return {syscalls_[id].unit, syscalls_[id].site.block};
   }
   BlockRef link_block(uint32_t id) const;
+  uint32_t link_edge(uint32_t id) const {
+    return units_[links_[id].first]->code.links[links_[id].second].edge;
+  }
   TargetAddr link_target(uint32_t id) const {
     const Unit& unit = *units_[links_[id].first];
     return unit.module->to_target(unit.code.links[links_[id].second].target);
   }
   BlockRef global_block(uint32_t id) const;  // by Unit::first_block
-  uint32_t counters_used() const { return next_counter_; }
   const CacheStats& stats() const { return stats_; }
 
   static constexpr uint32_t kStaleEventBase = 0x20000000;
@@ -291,6 +210,8 @@ class CodeCache {
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
   Bounds bounds_of_generated(Module& module, LinkAddr address) const;
+  bool is_undescribed(const Unit& unit) const;
+  bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   void unlink(const Unit& unit);
@@ -298,6 +219,7 @@ class CodeCache {
                     const std::function<void(CacheAddr)>& set_head);
   void remove_return(uint64_t original);
   void remove_pair(uint32_t site_id, uint32_t index);
+  translate::Whereabouts whereabouts(BlockRef to, bool jump) const;
   Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
   // Errors when counters or code cache are nearly used up: better named than run into.
   Status check_room() const;
@@ -329,26 +251,23 @@ class CodeCache {
   ModuleMap& modules_;
   tracee::Process& process_;
   PlacementKind placement_;
+  KeptRun* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;
   RemoteCall remote_call_;
   std::function<FeedbackWeights(const Module&)> feedback_;
-  std::vector<std::unique_ptr<Unit>> units_;
   FlatMap<uint64_t> blocks_;  // target address of a block -> unit << 32 | block; ~0: cut
   std::vector<std::pair<uint32_t, uint32_t>> links_;  // unit, index in its links
   // Links that nobody has taken yet, by where they lead: a chain through `next_waiting_`.
   FlatMap<uint32_t> waiting_;           // target address -> link + 1; 0: none
   std::vector<uint32_t> next_waiting_;  // by link: the next one with this target + 1
   std::vector<uint8_t> link_waits_;     // by link
-  std::vector<SiteState> sites_;
-  std::vector<std::pair<uint32_t, uint32_t>> pair_order_;
   struct SyscallState {
     uint32_t unit;
     translate::SyscallSite site;
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
-  std::vector<ArrivalStub> arrivals_;
   FlatMap<uint32_t> arrival_index_;       // unit << 44 | block << 20 | insn
   std::vector<uint64_t> landings_ = {0};  // original addresses, by number
   std::vector<Chain> returns_ = std::vector<Chain>(65536);
@@ -357,7 +276,6 @@ class CodeCache {
   // By module and beginning of the range, for `units_meeting`; with the widest range seen.
   std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> by_range_;
   uint64_t widest_range_bytes_ = 0;
-  std::vector<LinkPair> link_pairs_;
   std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_
   std::vector<std::pair<uint32_t, uint32_t>> checks_;    // unit, index in its checks
   struct Incoming {                                      // a way into a replaceable unit
@@ -366,7 +284,6 @@ class CodeCache {
     uint32_t pair = 0;
   };
   std::unordered_map<uint32_t, std::vector<Incoming>> incoming_;  // by unit
-  uint32_t next_counter_ = 0;
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;
   CacheStats stats_;

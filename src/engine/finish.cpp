@@ -14,6 +14,9 @@
 #include <map>
 #include <set>
 
+#include "base/flat_map.h"
+#include "engine/perf_map.h"
+
 namespace tally::engine {
 
 using profile::AbnormalKind;
@@ -36,17 +39,15 @@ CountSource source_of(placement::Origin origin) {
 
 class Builder {
  public:
-  Builder(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
-          const std::vector<uint64_t>& counters, const PerfMap& names, profile::Profile& out)
-      : cache_(cache),
-        modules_(modules),
-        ledger_(ledger),
-        counters_(counters),
-        names_(names),
+  Builder(const FinishRequest& request, profile::Profile& out)
+      : cache_(request.translated),
+        ledger_(request.ledger),
+        counters_(request.counters),
+        request_(request),
         out_(out) {}
 
   void build() {
-    add_modules();
+    out_.modules = request_.modules;
     number_blocks();
     index_runtime_facts();
     for (const auto& unit : cache_.units()) {
@@ -108,26 +109,6 @@ class Builder {
     by_address_.set(
         key(module, module.to_link(cache_.address_of(ref))),
         static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn);
-  }
-
-  void add_modules() {
-    for (const auto& m : modules_.all()) {
-      profile::Module module;
-      module.id = m->id;
-      module.path = m->path;
-      if (m->generated) {
-        module.path =
-            fmt::format("[generated {:#x}-{:#x}]", m->mapped.begin.value(), m->mapped.end.value());
-      }
-      module.build_id = m->image->build_id();
-      module.load_bias = m->bias;
-      module.mapped = m->mapped;
-      module.main_program = m->main_program;
-      for (const elf::Segment& s : m->image->segments()) {
-        module.size_bytes = std::max(module.size_bytes, s.offset.value() + s.file_size_bytes);
-      }
-      out_.modules.push_back(std::move(module));
-    }
   }
 
   void number_blocks() {
@@ -322,15 +303,23 @@ class Builder {
     add_pairs(unit);
     add_terms(unit);
     for (const placement::Imbalance& i : solution.imbalances) add_imbalance(unit, i);
-    name_shared_landings(unit);
+    name_shared_landings(unit, solution);
   }
 
   // Two calls in overlapping code that end at the same byte come back to one landing, which cannot
-  // tell them apart.
-  void name_shared_landings(const Unit& unit) {
-    std::set<uint32_t> seen;
-    for (const cfg::Edge& edge : unit.procedure.edges) {
-      if (edge.kind != cfg::EdgeKind::kCallReturn || seen.insert(edge.to).second) continue;
+  // tell them apart.  Where each call's block says how often it came back, that is no matter.  An
+  // open call's does not: its counter is in the landing, and the last such edge has it.
+  void name_shared_landings(const Unit& unit, const placement::Solution& solution) {
+    if (!unit.open_calls) return;
+    std::map<uint32_t, uint32_t> counted;  // by the block behind: the edge whose counter runs
+    const std::vector<cfg::Edge>& edges = unit.procedure.edges;
+    for (uint32_t e = 0; e < edges.size(); ++e) {
+      if (edges[e].kind == cfg::EdgeKind::kCallReturn) counted[edges[e].to] = e;
+    }
+    for (uint32_t e = 0; e < edges.size(); ++e) {
+      const cfg::Edge& edge = edges[e];
+      if (edge.kind != cfg::EdgeKind::kCallReturn || counted[edge.to] == e) continue;
+      if (solution.nodes[edge.from].value == 0) continue;  // bytes that are no code, most likely
       out_.issues.push_back(
           {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(edge.to).value()),
            "two overlapping calls come back here; which of them did cannot be told", 1});
@@ -369,11 +358,7 @@ class Builder {
     p.entry = unit.procedure.entry;
     const LinkAddr end = unit.end_of(static_cast<uint32_t>(unit.procedure.blocks.size() - 1));
     p.size_bytes = end > p.entry ? static_cast<uint64_t>(end - p.entry) : 0;
-    if (unit.module->generated) {
-      p.name = names_.name_at(unit.module->to_target(p.entry));
-    } else if (const elf::Symbol* s = unit.module->image->symbol_at(p.entry)) {
-      p.name = s->name;
-    }
+    p.name = request_.name_of(unit);
     p.provenance = unit.provenance;
     const placement::Count& entries = solution.edges[unit.procedure.edges.size()];
     p.entries = entries.value + abnormal_entries(unit);
@@ -700,11 +685,10 @@ class Builder {
     }
   }
 
-  CodeCache& cache_;
-  const ModuleMap& modules_;
-  const Ledger& ledger_;
+  Translated& cache_;
+  const LedgerBooks& ledger_;
   const std::vector<uint64_t>& counters_;
-  const PerfMap& names_;
+  const FinishRequest& request_;
   std::map<uint32_t, std::vector<const LinkPair*>> pairs_of_link_;
   profile::Profile& out_;
   FlatMap<uint64_t> by_address_;
@@ -726,10 +710,39 @@ class Builder {
 
 }  // namespace
 
-void build_profile(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
-                   const std::vector<uint64_t>& counters, const PerfMap& names,
-                   profile::Profile& profile) {
-  Builder(cache, modules, ledger, counters, names, profile).build();
+void build_profile(const FinishRequest& request, profile::Profile& profile) {
+  Builder(request, profile).build();
+}
+
+profile::Module describe_module(const Module& m) {
+  profile::Module module;
+  module.id = m.id;
+  module.path = m.path;
+  if (m.generated) {
+    module.path =
+        fmt::format("[generated {:#x}-{:#x}]", m.mapped.begin.value(), m.mapped.end.value());
+  }
+  module.build_id = m.image->build_id();
+  module.load_bias = m.bias;
+  module.mapped = m.mapped;
+  module.main_program = m.main_program;
+  for (const elf::Segment& s : m.image->segments()) {
+    module.size_bytes = std::max(module.size_bytes, s.offset.value() + s.file_size_bytes);
+  }
+  return module;
+}
+
+std::vector<profile::Module> describe_modules(const ModuleMap& modules) {
+  std::vector<profile::Module> result;
+  for (const auto& m : modules.all()) result.push_back(describe_module(*m));
+  return result;
+}
+
+std::string procedure_name(const Unit& unit, const PerfMap& generated) {
+  const LinkAddr entry = unit.procedure.entry;
+  if (unit.module->generated) return generated.name_at(unit.module->to_target(entry));
+  const elf::Symbol* symbol = unit.module->image->symbol_at(entry);
+  return symbol == nullptr ? std::string() : symbol->name;
 }
 
 }  // namespace tally::engine

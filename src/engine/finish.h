@@ -2,19 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "engine/code_cache.h"
-#include "engine/ledger.h"
-#include "engine/perf_map.h"
+#include "engine/ledger_books.h"
+#include "engine/translated.h"
 #include "profile/model.h"
 
 namespace tally::engine {
 
-// The units are given back on the way: with many of them, both forms at once are too much memory.
-// `counters` holds the sums over all threads, by counter number; `names` names generated code.
-void build_profile(CodeCache& cache, const ModuleMap& modules, const Ledger& ledger,
-                   const std::vector<uint64_t>& counters, const PerfMap& names,
-                   profile::Profile& profile);
+struct FinishRequest {
+  // The units are given back on the way: with many of them, both forms at once are too much memory.
+  Translated& translated;
+  const LedgerBooks& ledger;
+  std::vector<uint64_t> counters;  // the sums over all threads, by counter number
+  std::vector<profile::Module> modules;
+  std::function<std::string(const Unit&)> name_of;  // of a procedure; empty when it has none
+};
+void build_profile(const FinishRequest& request, profile::Profile& profile);
+
+// What a profile says of the modules of a process, and how procedures are called there.
+class ModuleMap;
+class PerfMap;
+std::vector<profile::Module> describe_modules(const ModuleMap& modules);
+profile::Module describe_module(const Module& module);
+std::string procedure_name(const Unit& unit, const PerfMap& generated);
 
 }  // namespace tally::engine

@@ -74,6 +74,7 @@ void Finisher::run() {
     }
     profile::Profile profile;
     image->collect(profile);
+    const std::unique_ptr<KeptRun> kept = image->take_kept();
     image.reset();
     name_imbalance(profile);
     // The monitor's time goes to the runs as they end, so that the sum is right.
@@ -81,9 +82,14 @@ void Finisher::run() {
     profile.run.monitor_cpu_seconds = now - monitor_cpu_seconds_;
     monitor_cpu_seconds_ = now;
     if (error_) continue;
-    if (Status kept = keep_(std::move(profile)); !kept) {
+    if (kept) {
+      if (Status replaced = kept->replace_by(profile); !replaced) {
+        profile.issues.push_back({"--keep-counters", replaced.error().message, 1});
+      }
+    }
+    if (Status done = keep_(std::move(profile)); !done) {
       std::lock_guard lock(mutex_);
-      error_ = kept.error();
+      error_ = done.error();
     }
   }
 }

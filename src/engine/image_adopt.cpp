@@ -28,6 +28,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   const TargetAddr pc = unit.module->to_target(unit.end_of(position.ref.block));
   describe_process(*process_, facts_);
   syscall_insn_ = parent.syscall_insn_;
+  TRY(open_kept());
   const SignalPause pause(*process_, pid);
   const RemoteCall call = remote_call();
   TRY(region_.create_in_place(parent.region_, *process_, call));

@@ -13,6 +13,7 @@
 #include "engine/code_map.h"
 #include "engine/describe.h"
 #include "engine/finish.h"
+#include "engine/keeper.h"
 #include "engine/perf_map.h"
 
 namespace tally::engine {
@@ -107,8 +108,20 @@ void ImageRun::choose_forms() {
   cache_.set_returns(code_bytes < kLargeProgramBytes ? Returns::kJump : Returns::kPaired);
 }
 
+// In front of everything that is to be kept.
+Status ImageRun::open_kept() {
+  if (options_.keeper == nullptr) return Ok{};
+  TRY_ASSIGN(kept_, options_.keeper->begin_run(process_->pid()));
+  region_.keep_threads_in(kept_->descriptor(), kKeptSlotsOffset);
+  cache_.keep_in(kept_.get());
+  ledger_.keep_in(kept_.get());
+  service_.keep_in(kept_.get());
+  return Ok{};
+}
+
 Status ImageRun::set_up() {
   TRY(check_target());
+  TRY(open_kept());
   describe_process(*process_, facts_);
   const pid_t pid = process_->pid();
   cpu_before_seconds_ = process_->cpu_seconds();
@@ -171,6 +184,11 @@ void ImageRun::areas_by_mailbox() {
 // ---- threads -----------------------------------------------------------------------------------
 
 void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
+  user_regs_struct regs{};
+  if (!process_->try_registers(tid, regs)) {
+    threads_[tid].own_process = own_process;  // killed before it began; its end is to come
+    return;
+  }
   const std::optional<uint32_t> slot = service_.open_slot();
   if (!slot) {
     service_.fail(make_error("the program runs more than {} threads at once", kThreadsMax));
@@ -181,7 +199,6 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   thread.own_process = own_process;
   if (!own_process) ++threads_total_;
   totals_.begin(*slot, tid, own_process ? "vfork" : "thread");
-  user_regs_struct regs = process_->registers(tid);
   user_regs_struct parent_regs{};
   const bool shares_stack =
       own_process && process_->try_registers(parent, parent_regs) && parent_regs.rsp == regs.rsp;
@@ -194,7 +211,8 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
 // A child with memory of its own goes on natively: original address, original protections, nothing
 // of ours left mapped.
 void ImageRun::release_child(pid_t tid, const std::string& why) {
-  user_regs_struct regs = process_->registers(tid);
+  user_regs_struct regs{};
+  if (!process_->try_registers(tid, regs)) return;  // killed before it began
   const Position position = ledger_.locate(regs, 0);
   CHECK(position.kind == Position::Kind::kInBlock) << "a child was born at " << regs.rip;
   const Unit& unit = cache_.unit(position.ref.unit);
@@ -280,6 +298,7 @@ void ImageRun::end(double cpu_seconds) {
   facts_.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
   facts_.target_cpu_seconds = std::max(0.0, cpu_seconds - cpu_before_seconds_);
+  if (kept_) kept_->end(facts_);
 }
 
 void ImageRun::replaced() {
@@ -354,7 +373,9 @@ void ImageRun::collect(profile::Profile& result) {
     ledger_.issue("changed code", service_.generated().doubt());
   }
   const PerfMap names = PerfMap::read(process_->pid());
-  build_profile(cache_, modules_, ledger_, counters, names, result);
+  build_profile({cache_, ledger_, counters, describe_modules(modules_),
+                 [&](const Unit& unit) { return procedure_name(unit, names); }},
+                result);
   totals_.add_rows(result, facts_.begun);
   result.run = std::move(facts_);
   profile::Run& run = result.run;

@@ -27,6 +27,7 @@
 #include <string>
 
 #include "engine/code_cache.h"
+#include "engine/kept_run.h"
 #include "engine/ledger.h"
 #include "engine/run_options.h"
 #include "engine/service.h"
@@ -108,6 +109,13 @@ class ImageRun {
   // knows this image no more.
   void collect(profile::Profile& profile);
 
+  // Its file, if there is one; nobody else needs it once the profile is there.
+  std::unique_ptr<KeptRun> take_kept() { return std::move(kept_); }
+  // The facts are complete, and the program may run.
+  void begin_keeping() {
+    if (kept_) kept_->begin(facts_);
+  }
+
   Service& service() { return service_; }
   tracee::Process& process() { return *process_; }
   pid_t pid() const { return process_->pid(); }
@@ -127,6 +135,7 @@ class ImageRun {
       return process_->remote_syscall(tid, syscall_insn_, number, arguments);
     };
   }
+  Status open_kept();
   Status map_everything(TargetAddr scratch);
   Status begin_attached(pid_t tid, user_regs_struct& regs);
   Result<BlockRef> interrupted_call(TargetAddr pc);
@@ -152,6 +161,7 @@ class ImageRun {
 
   std::unique_ptr<tracee::Process> process_;
   const RunOptions& options_;
+  std::unique_ptr<KeptRun> kept_;
   Region region_;
   ModuleMap modules_;
   CodeCache cache_;

@@ -35,7 +35,7 @@ namespace tally::engine {
 
 class InstructionWeights {
  public:
-  explicit InstructionWeights(const CodeCache& cache) : cache_(cache) {}
+  explicit InstructionWeights(const Translated& cache) : cache_(cache) {}
 
   // Takes in what has been translated and linked since the last time.
   void update();
@@ -53,7 +53,7 @@ class InstructionWeights {
   void add_pair(const SiteState& site, const Pair& pair);
   uint64_t of_block(const Unit& unit, uint32_t block) const;
 
-  const CodeCache& cache_;
+  const Translated& cache_;
   std::vector<Halves> halves_;  // by unit
   std::vector<uint64_t> counters_;
   size_t pairs_done_ = 0, arrivals_done_ = 0, link_pairs_done_ = 0;

@@ -30,7 +30,7 @@ namespace tally::engine {
 struct Position {
   enum class Kind : uint8_t {
     kUnknown,
-    kInBlock,  // `done` instructions of `ref` are executed, no way out has been counted
+    kInBlock,  // `done` instructions of `ref` are executed, no way out has been counted but ...
     kBetween,  // between procedures: at the entry of a callee or behind a return; only the frames
                // of the back-trace are open
     kOutside,  // at an address that is no code of the program
@@ -38,7 +38,9 @@ struct Position {
   Kind kind = Kind::kUnknown;
   BlockRef ref;
   uint32_t done = 0;
-  bool block_counted = true;          // the block's own counter, if any, has been incremented
+  bool block_counted = true;  // the block's own counter, if any, has been incremented
+  // ... this edge out of the unit, which has been counted and leads to code not reached yet.
+  std::optional<uint32_t> counted_edge;
   TargetAddr pc;                      // for unwinding
   bool pc_is_return_address = false;  // kBetween: `pc` is where a return went
   bool pc_is_on_stack = false;        // kBetween: the return address has just been pushed

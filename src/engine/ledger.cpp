@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/kept_run.h"
 #include "engine/undescribed_frames.h"
 
 namespace tally::engine {
@@ -64,11 +65,19 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
     return signal_context(slot, pc, stack_pointer);
   };
-  const UndescribedFrames undescribed(modules_, cache_, process_, [this](TargetAddr address) {
-    return cache_.call_block_of(address).valid() || is_inherited(address);
-  });
-  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact) {
-    return undescribed.caller_of(frame, pc_is_exact);
+  const auto birth = births_.find(slot);
+  const bool own_stack = birth != births_.end() && !birth->second.inherits_frames;
+  const UndescribedFrames undescribed(
+      modules_, cache_, process_,
+      [this](TargetAddr address) {
+        return cache_.call_block_of(address).valid() || is_inherited(address);
+      },
+      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt);
+  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
+    return undescribed.caller_of(frame, pc_is_exact, inner);
+  };
+  target.below_outermost = [&](const elf::UnwindRegisters& frame) {
+    return undescribed.below_outermost(frame);
   };
   return elf::unwind(registers, target, kFramesMax);
 }
@@ -77,6 +86,7 @@ void Ledger::issue(const std::string& scope, const std::string& message, uint64_
   if (recording_ != nullptr) {
     recording_->push_back([=](Ledger& l) { l.take_back_issue(scope, message, amount); });
   }
+  keep_issue(scope, message, static_cast<int64_t>(amount));
   for (profile::Issue& known : issues_) {
     if (known.scope == scope && known.message == message) {
       known.amount += amount;
@@ -105,19 +115,23 @@ void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::st
   const BlockRef ref = position.ref;
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
   if (!position.block_counted) book_uncounted(ref);
+  if (position.counted_edge) book_overcounted(ref.unit, *position.counted_edge);
   if (position.done >= count) return leave(ref, kind, detail);
   book_unexecuted(ref, position.done, count);
   book_term({ref.unit, ref.block, kind, position.done}, 0, 1, detail);
 }
 
 void Ledger::leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   Position position;
   position.ref = {point.ref.unit, point.ref.block};
   position.done = point.ref.insn;
   position.block_counted = point.counted;
   leave_at(position, AbnormalKind::kOther, "its code had been changed");
-  if (to.valid()) moves_[{point.ref, to}] += 1;
+  if (!to.valid()) return;
+  moves_[{point.ref, to}] += 1;
+  keep_move(point.ref, to);
 }
 
 void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
@@ -126,15 +140,19 @@ void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
 }
 
 void Ledger::leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   leave(ref, AbnormalKind::kOther, "its code was changed by this system call");
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  if (to.valid() && !ends_by_itself(ref)) moves_[{{ref.unit, ref.block, count}, to}] += 1;
+  if (!to.valid() || ends_by_itself(ref)) return;
+  moves_[{{ref.unit, ref.block, count}, to}] += 1;
+  keep_move({ref.unit, ref.block, count}, to);
 }
 
 void Ledger::enter(uint32_t slot, BlockRef ref, AbnormalKind kind, const std::string& detail) {
   booker_ = slot;
   enter_block(ref, kind, detail);
+  keep_where(slot, ref);
 }
 
 void Ledger::enter_block(BlockRef ref, AbnormalKind kind, const std::string& detail) {
@@ -177,6 +195,9 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
   if (was_inherited(frame.pc, slot)) return;
   // A planted return address at the very bottom (makecontext): nobody was called there.
   if (index + 1 == trace.frames.size() && is_complete(trace)) return;
+  // Or planted by a runtime system in code of its own, whose calls all have a second way out.
+  const Module* module = modules_.containing(frame.pc - 1);
+  if (module != nullptr && !module->image->unwind_range_at(module->to_link(frame.pc - 1))) return;
   issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
                                   "its procedure may be off by one",
                                   frame.pc.value()));
@@ -197,8 +218,15 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 
 void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
                              AbnormalKind kind, const std::string& detail) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
-  if (position.kind == Position::Kind::kInBlock) leave_at(position, kind, detail);
+  if (is_unborn(position, regs, slot)) {
+    const bool alone = !births_[slot].inherits_frames;
+    take_birth_back(slot);
+    if (alone) return interruptions_.forget(slot);
+  } else if (position.kind == Position::Kind::kInBlock) {
+    leave_at(position, kind, detail);
+  }
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfRsp] += position.stack_bytes;
   TargetAddr pc = position.pc;
@@ -225,6 +253,7 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
   close_frames(trace, slot, first, kind, detail);
   interruptions_.forget(slot);
+  keep_interruptions(slot);
 }
 
 // Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
@@ -270,19 +299,45 @@ void Ledger::begin_behind(BlockRef ref) {
   }
 }
 
+// The thread ends where it was born, before it has executed anything.
+bool Ledger::is_unborn(const Position& position, const user_regs_struct& regs,
+                       uint32_t slot) const {
+  const auto it = births_.find(slot);
+  if (it == births_.end() || position.kind != Position::Kind::kInBlock) return false;
+  const Birth& birth = it->second;
+  const cfg::Procedure& p = cache_.unit(birth.at.unit).procedure;
+  const cfg::Block& block = p.blocks[birth.at.block];
+  return position.ref.unit == birth.at.unit && position.ref.block == birth.at.block &&
+         position.done == block.insn_count && regs.rsp == birth.stack_pointer &&
+         p.edges[block.first_edge].kind == cfg::EdgeKind::kSystemCall;
+}
+
+void Ledger::take_birth_back(uint32_t slot) {
+  const BlockRef at = births_[slot].at;
+  births_.erase(slot);
+  const Unit& unit = cache_.unit(at.unit);
+  const uint32_t edge = unit.procedure.blocks[at.block].first_edge;
+  unbook_entered({at.unit, unit.procedure.edges[edge].to, AbnormalKind::kThreadStart, 0});
+  if (unit.plan.edge_counter[edge] != translate::kNoCounter) unbook_overcounted(at.unit, edge);
+}
+
 void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
                          uint32_t parent_slot) {
   booker_ = slot;
+  const KeptBusy busy(kept_);
   const Position position = locate(regs, slot);
   if (position.kind != Position::Kind::kInBlock) {
     issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
     return;
   }
   begin_behind(position.ref);
+  births_[slot] = {position.ref, regs.rsp, inherits_frames};
+  keep_where(slot, position.ref);
   if (!inherits_frames) return;
   elf::UnwindRegisters registers = unwind_registers(regs);
   registers.value[elf::kDwarfPc] = position.pc.value();
   interruptions_.inherit(slot, parent_slot);
+  keep_interruptions(slot);
   const elf::BackTrace trace = back_trace(registers, slot);
   for (size_t i = 1; i < trace.frames.size(); ++i) {
     if (trace.frames[i].signal_frame) continue;

@@ -27,18 +27,15 @@
 #include "engine/bookings.h"
 #include "engine/code_cache.h"
 #include "engine/interruptions.h"
+#include "engine/ledger_books.h"
 #include "profile/model.h"
 #include "tracee/process.h"
 
 namespace tally::engine {
 
-struct LedgerTerm {
-  uint64_t entered = 0;
-  uint64_t left = 0;
-  std::string detail;
-};
+class KeptRun;
 
-class Ledger {
+class Ledger : public LedgerBooks {
  public:
   Ledger(CodeCache& cache, ModuleMap& modules, Region& region, tracee::Process& process)
       : cache_(cache), modules_(modules), region_(region), process_(process) {}
@@ -70,8 +67,8 @@ class Ledger {
   // else it goes on through the arrival stub of `at`.
   void attach_thread(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef inside,
                      BlockRef at);
-  // Arrivals that are threads found at the attach, by the block and instruction they stood at.
-  const std::map<BlockRef, uint64_t>& attached() const { return attached_; }
+  // Everything that is booked is written down as well.
+  void keep_in(KeptRun* kept) { kept_ = kept; }
   // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
   // frame information says so.
   void bottom(TargetRange range) { bottoms_.push_back(range); }
@@ -94,8 +91,10 @@ class Ledger {
   void forget(uint32_t slot) {
     settle_inherited(slot);
     interruptions_.forget(slot);
+    keep_interruptions(slot);
     attach_traces_.erase(slot);
     jumps_.erase(slot);
+    births_.erase(slot);
   }
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
@@ -130,27 +129,6 @@ class Ledger {
   static constexpr uint32_t kInheritedSlot = UINT32_MAX;
   bool stacks_were_switched() const { return stacks_switched_; }
 
-  // Unit, block, kind, and the block's instruction at which flow appears or in front of which it
-  // vanishes (their number: at the end).
-  using TermKey = std::tuple<uint32_t, uint32_t, profile::AbnormalKind, uint32_t>;
-  const std::map<TermKey, LedgerTerm>& terms() const { return terms_; }
-  using PartialKey =
-      std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // unit, block, first, last
-  const std::map<PartialKey, int64_t>& partials() const { return partials_; }
-  // Flow that went over from a block of changed code to the unit that replaced it, by (block with
-  // the instruction that was next, where it went on).
-  using MoveKey = std::pair<BlockRef, BlockRef>;
-  const std::map<MoveKey, uint64_t>& moves() const { return moves_; }
-  // Blocks that were entered, but whose counter did not run: by (unit, block).
-  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& uncounted() const { return uncounted_; }
-  // Edges whose counter ran more often than control took the edge: by (unit, edge).
-  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& overcounted() const {
-    return overcounted_;
-  }
-  // Direct calls whose thread died before the callee began: by (unit, block).
-  const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& unarrived() const { return unarrived_; }
-  const std::vector<profile::Issue>& issues() const { return issues_; }
-
  private:
   Position locate_in_unit(const Unit& unit, uint32_t offset, const user_regs_struct& regs,
                           uint32_t slot);
@@ -163,6 +141,7 @@ class Ledger {
   Position locate_in_thunk(const Unit& unit, uint32_t offset);
   Position at_start_of(BlockRef ref);
   Position at_end_of(BlockRef ref);
+  Position at_end_along(BlockRef ref, uint32_t edge);
   Position at_check(uint32_t check);
   Position behind_call();
   Position behind_return(TargetAddr target);
@@ -175,7 +154,16 @@ class Ledger {
   void book_uncounted(BlockRef ref);
   void book_overcounted(uint32_t unit, uint32_t edge);
   void book_unarrived(BlockRef ref);
+  void unbook_entered(const TermKey& key);
+  void unbook_overcounted(uint32_t unit, uint32_t edge);
   void note(const BookingKey& key, int64_t times);
+  // The same in the file that outlives the monitor, if there is one.
+  void keep_term(const TermKey& key, const std::string& detail, int64_t entered, int64_t left);
+  void keep_partial(const PartialKey& key, int64_t delta);
+  void keep_move(const BlockRef& from, const BlockRef& to);
+  void keep_issue(const std::string& scope, const std::string& message, int64_t amount);
+  void keep_where(uint32_t slot, BlockRef at);
+  void keep_interruptions(uint32_t slot);
   void take_back_issue(const std::string& scope, const std::string& message, uint64_t amount);
   void name_switched_stacks(const std::string& message);
   void enter_block(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
@@ -204,6 +192,8 @@ class Ledger {
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void land_behind_call(TargetAddr destination);
   void begin_behind(BlockRef ref);
+  bool is_unborn(const Position& position, const user_regs_struct& regs, uint32_t slot) const;
+  void take_birth_back(uint32_t slot);
   bool is_complete(const elf::BackTrace& trace) const;
   bool was_inherited(TargetAddr return_address, uint32_t slot);
 
@@ -211,6 +201,7 @@ class Ledger {
   ModuleMap& modules_;
   Region& region_;
   tracee::Process& process_;
+  KeptRun* kept_ = nullptr;
   Interruptions interruptions_;
   uint32_t booker_ = 0;
   std::map<uint32_t, Bookings> bookings_;                           // by slot
@@ -220,20 +211,18 @@ class Ledger {
   // By return address and slot: frames open since before our time.
   std::map<std::pair<uint64_t, uint32_t>, uint64_t> inherited_;
   profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
-  std::map<BlockRef, uint64_t> attached_;
   std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
   struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
     uint32_t unit = 0;
     uint64_t stack_pointer = 0;  // where it goes
   };
   std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
-  std::map<TermKey, LedgerTerm> terms_;
-  std::map<PartialKey, int64_t> partials_;
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> overcounted_;
-  std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived_;
-  std::map<MoveKey, uint64_t> moves_;
-  std::vector<profile::Issue> issues_;
+  struct Birth {                    // of a thread behind the `syscall` that ends block `at`
+    BlockRef at;
+    uint64_t stack_pointer = 0;
+    bool inherits_frames = false;
+  };
+  std::map<uint32_t, Birth> births_;                                   // by slot
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };
 

@@ -16,6 +16,7 @@ void Ledger::begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t sl
   bottoms_ = parent.bottoms_;
   interruptions_.inherit_from(parent.interruptions_, parent_slot, slot);
   enter_block(at, AbnormalKind::kThreadStart, detail);
+  keep_where(slot, at);
   // The calls are known to the parent, whose stack is still the same.
   inherit_frames(parent.back_trace(registers, parent_slot), slot);
 }

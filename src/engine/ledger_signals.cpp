@@ -4,6 +4,7 @@
 // flow was suspended and goes on.  Everything else leaves that block where it stood.
 #include <fmt/format.h>
 
+#include "engine/kept_run.h"
 #include "engine/ledger.h"
 
 namespace tally::engine {
@@ -16,6 +17,7 @@ constexpr const char* kElsewhere = "its signal handler went on elsewhere";
 
 void Ledger::handler_entered(uint32_t slot, const Interruption& interruption, BlockRef handler,
                              TargetAddr restorer) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   interruptions_.note_restorer(restorer);
   if (interruptions_.push(slot, interruption)) {
@@ -23,8 +25,10 @@ void Ledger::handler_entered(uint32_t slot, const Interruption& interruption, Bl
           "a signal handler was left in a way Tally did not see; the block it interrupted and the "
           "procedures active in it may be off by one");
   }
+  keep_interruptions(slot);
   if (handler.valid()) {
     enter_block(handler, AbnormalKind::kSignalHandler, "a signal handler begins");
+    keep_where(slot, handler);
   }
 }
 
@@ -44,16 +48,21 @@ CacheAddr Ledger::way_back(uint32_t slot, uint64_t context, TargetAddr pc) {
 
 void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                           uint64_t stack_pointer) {
+  const KeptBusy busy(kept_);
   booker_ = slot;
   leave(call, AbnormalKind::kSignalHandler, "a signal handler returns");
   const std::optional<Interruption> record = interruptions_.take(slot, context);
+  keep_interruptions(slot);
   if (!record) {
     issue("signals",
           "the program returned through a signal frame that Tally did not see being built; the "
           "procedures it left may be off by one");
     return;
   }
-  if (back) return;
+  if (back) {
+    if (record->position.kind == Position::Kind::kInBlock) keep_where(slot, record->position.ref);
+    return;
+  }
   if (record->position.kind == Position::Kind::kInBlock && !record->inherited) {
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
@@ -114,6 +123,7 @@ std::optional<elf::SignalContext> Ledger::signal_context(uint32_t slot, TargetAd
 void Ledger::close_interruption(uint32_t slot, uint64_t context, TargetAddr pc, AbnormalKind kind,
                                 const std::string& detail) {
   const std::optional<Interruption> record = interruptions_.take(slot, context);
+  keep_interruptions(slot);
   if (!record) {
     issue("back-trace",
           fmt::format("what a signal interrupted at {:#x} is not known; the counts of "

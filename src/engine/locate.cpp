@@ -92,6 +92,14 @@ Position Ledger::at_end_of(BlockRef ref) {
   return p;
 }
 
+// The same on the way along an edge that leaves the unit, behind its counter if it has one.
+Position Ledger::at_end_along(BlockRef ref, uint32_t edge) {
+  Position p = at_end_of(ref);
+  const std::vector<int32_t>& counters = cache_.unit(ref.unit).plan.edge_counter;
+  if (edge != Link::kCallLink && counters[edge] != kNoCounter) p.counted_edge = edge;
+  return p;
+}
+
 // The call is done as far as the caller goes: the return address is on the stack, and the callee,
 // if it is code at all, has not begun.
 Position Ledger::behind_call() {
@@ -156,7 +164,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       if (address >= pair.stub.counted) return at_start_of(pair.to);
       const BlockRef from = cache_.link_block(pair.link);
       const bool call = cache_.unit(from.unit).procedure.blocks[from.block].end == isa::Flow::kCall;
-      return call ? behind_call() : at_end_of(from);
+      return call ? behind_call() : at_end_along(from, cache_.link_edge(pair.link));
     }
     case CodeRecord::Kind::kLanding:
       return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
@@ -222,7 +230,7 @@ Position Ledger::locate_in_gateway(uint32_t slot) {
       const BlockRef ref = cache_.link_block(argument);
       const Unit& unit = cache_.unit(ref.unit);
       const bool call = unit.procedure.blocks[ref.block].end == isa::Flow::kCall;
-      return call ? behind_call() : at_end_of(ref);
+      return call ? behind_call() : at_end_along(ref, cache_.link_edge(argument));
     }
     case Request::kIndirect: {
       const SiteState& site = cache_.sites()[argument];
@@ -272,16 +280,15 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
     switch (mark.kind) {
       case Mark::Kind::kEdgeStub: {
         const cfg::Edge& edge = unit.procedure.edges[mark.index];
-        if (offset >= mark.counted_offset && edge.to != cfg::kExitBlock) {
-          return at_start_of({unit.id, edge.to});
-        }
-        return at_end_of({unit.id, edge.from});
+        if (offset < mark.counted_offset) return at_end_of({unit.id, edge.from});
+        if (edge.to == cfg::kExitBlock) return at_end_along({unit.id, edge.from}, mark.index);
+        return at_start_of({unit.id, edge.to});
       }
       case Mark::Kind::kLinkStub: {
         const Link& link = code.links[mark.index];
         const BlockRef ref{unit.id, link.block};
         const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
-        return call ? behind_call() : at_end_of(ref);
+        return call ? behind_call() : at_end_along(ref, link.edge);
       }
       case Mark::Kind::kSiteMiss: {
         const Site& site = code.sites[mark.index];
@@ -359,7 +366,8 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
     if (p.done == b.insn_count) {
       if (code.edge_counted != 0 && offset >= code.edge_counted) {
         const cfg::Edge& edge = unit.procedure.edges[b.first_edge];
-        if (edge.to != cfg::kExitBlock) return at_start_of({unit.id, edge.to});
+        if (edge.to == cfg::kExitBlock) return at_end_along(ref, b.first_edge);
+        return at_start_of({unit.id, edge.to});
       }
       return at_end_of(ref);
     }
@@ -409,8 +417,10 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       break;
     default:
       if (code.edge_counted != 0 && offset >= code.edge_counted) {
-        const cfg::Edge& edge = unit.procedure.edges[b.first_edge + b.edge_count - 1];
-        if (edge.to != cfg::kExitBlock) return at_start_of({unit.id, edge.to});
+        const uint32_t last_edge = b.first_edge + b.edge_count - 1;
+        const cfg::Edge& edge = unit.procedure.edges[last_edge];
+        if (edge.to == cfg::kExitBlock) return at_end_along(ref, last_edge);
+        return at_start_of({unit.id, edge.to});
       }
       return at_end_of(ref);
   }

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "engine/code_cache.h"
+#include "engine/kept_run.h"
 
 namespace tally::engine {
 
@@ -74,14 +75,6 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
   return result;
 }
 
-TargetAddr CodeCache::address_of(BlockRef ref) const {
-  const Unit& unit = *units_[ref.unit];
-  const cfg::Block& block = unit.procedure.blocks[ref.block];
-  uint64_t offset = 0;
-  for (uint32_t i = 0; i < ref.insn; ++i) offset += unit.insn_sizes[block.first_insn + i];
-  return unit.module->to_target(unit.address_of(ref.block)) + offset;
-}
-
 Status CodeCache::check_room() const {
   constexpr uint32_t kSpareCounters = 200000;
   constexpr uint64_t kSpareBytes = 64 << 10;
@@ -101,6 +94,13 @@ Status CodeCache::check_room() const {
   return Ok{};
 }
 
+// Entries say where the thread is by themselves.  A jump's counter belongs to the flow out of the
+// unit it comes from, any other only to the flow into this one.
+Whereabouts CodeCache::whereabouts(BlockRef to, bool jump) const {
+  if (kept_ == nullptr || is_entry(to)) return {};
+  return {to.unit + 1, jump};
+}
+
 // ---- arrivals ----------------------------------------------------------------------------------
 
 ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
@@ -117,9 +117,11 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
         return emit_stub(as, address_of(ref).value(), arrival.counter, unit.flags_live_at(ref),
-                         unit.entry_of(ref), area.gateway.entries.lookup, compare_);
+                         unit.entry_of(ref), area.gateway.entries.lookup, compare_,
+                         whereabouts(ref, false));
       });
   arrivals_.push_back(arrival);
+  if (kept_ != nullptr) kept_->arrival(arrival);
   arrival_index_.set(key, index);
   if (unit.replaceable) incoming_[ref.unit].push_back({Incoming::Kind::kArrival, index, 0});
   return arrivals_.back();
@@ -224,9 +226,10 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
   pair.stub = emit_piece(*source.module->area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0},
                          [&](auto& as) {
                            return emit_link_stub(as, pair.counter, destination.flags_live_at(to),
-                                                 destination.entry_of(to));
+                                                 destination.entry_of(to), whereabouts(to, false));
                          });
   link_pairs_.push_back(pair);
+  if (kept_ != nullptr) kept_->link_pair(pair);
   current_pair_[link_id] = index;
   if (destination.replaceable) {
     incoming_[to.unit].push_back({Incoming::Kind::kLinkPair, index, 0});
@@ -316,17 +319,20 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   pair.target = target;
   pair.to = to;
   pair.counter = allocate_counter();
+  const bool inside = to.unit == state.unit && !state.site.call;
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
         return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
-                         destination.entry_of(to), state.site.miss_stub, compare_);
+                         destination.entry_of(to), state.site.miss_stub, compare_,
+                         inside ? Whereabouts{} : whereabouts(to, !state.site.call));
       });
   stats_.pairs += 1;
   if (destination.replaceable) {
     incoming_[to.unit].push_back({Incoming::Kind::kPair, site_id, index});
   }
   state.pairs.push_back(pair);
+  if (kept_ != nullptr) kept_->pair(site_id, pair);
   pair_order_.emplace_back(site_id, index);
   return state.pairs.back();
 }

@@ -54,19 +54,38 @@ Result<std::shared_ptr<elf::Image>> image_of(const tracee::Mapping& m,
   return elf::Image::from_bytes("[vdso]", std::move(bytes));
 }
 
+// Whether the range lies in segments that the file says are code, at this bias.
+bool is_text(const elf::Image& image, TargetRange range, uint64_t bias) {
+  return std::any_of(image.segments().begin(), image.segments().end(), [&](const auto& s) {
+    const uint64_t begin = (s.range.begin.value() & kPageMask) + bias;
+    const uint64_t end = ((s.range.end.value() + ~kPageMask) & kPageMask) + bias;
+    return s.executable && begin <= range.begin.value() && range.end.value() <= end;
+  });
+}
+
 // The bias from one mapping: the segment whose file part the mapping begins in.  That need not be
 // an executable one: text mapped without PROT_EXEC merges with the read-only data in front of it.
-bool find_bias(const elf::Image& image, const tracee::Mapping& m, uint64_t& bias) {
+// Two segments may share a page of the file (lld lays them out so, at different addresses): of
+// several biases that one is right by which what is executable is text.
+bool find_bias(const elf::Image& image, const tracee::Mapping& m, TargetRange executable,
+               uint64_t& bias) {
+  bool found = false;
   for (const elf::Segment& s : image.segments()) {
     const uint64_t page_offset = s.offset.value() & kPageMask;
     const uint64_t page_address = s.range.begin.value() & kPageMask;
-    if (page_offset <= m.file_offset &&
-        m.file_offset < s.offset.value() + std::max<uint64_t>(s.file_size_bytes, 1)) {
-      bias = m.range.begin.value() - page_address - (m.file_offset - page_offset);
+    if (page_offset > m.file_offset ||
+        m.file_offset >= s.offset.value() + std::max<uint64_t>(s.file_size_bytes, 1)) {
+      continue;
+    }
+    const uint64_t by_this = m.range.begin.value() - page_address - (m.file_offset - page_offset);
+    if (!found) bias = by_this;
+    found = true;
+    if (is_text(image, executable, by_this)) {
+      bias = by_this;
       return true;
     }
   }
-  return false;
+  return found;
 }
 
 }  // namespace
@@ -124,7 +143,7 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
       lowest = std::min(lowest, s.range.begin.value() & kPageMask);
     }
     module->bias = mapping.range.begin.value() - lowest;
-  } else if (!find_bias(*module->image, mapping, module->bias)) {
+  } else if (!find_bias(*module->image, mapping, executable, module->bias)) {
     // A file mapped as code by other means than a loader.
     add_generated(executable, mapping.writable, false);
     return Ok{};

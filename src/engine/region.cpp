@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,9 +105,80 @@ Status Region::create_memory(tracee::Process& process, const RemoteCall& call, T
                       strerror(errno));
   }
   file_ = static_cast<uint8_t*>(memory);
+  if (threads_fd_ >= 0 && mmap(file_ + kThreadsFileOffset, kThreadsMax * tcb::kBlockSizeBytes,
+                               PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                               threads_fd_, static_cast<off_t>(threads_offset_)) == MAP_FAILED) {
+    return make_error("cannot map the kept counters: {}", strerror(errno));
+  }
   memcpy(tables() + tables::kName, kName, sizeof kName);
   areas_.reserve(kAreasMax);
   return Ok{};
+}
+
+// Gives the target a descriptor of ours: over a pair of sockets that it makes, one of which is
+// taken over.  It need not be able to reach the file by a name.
+Result<int> Region::hand_over(tracee::Process& process, const RemoteCall& call, int descriptor) {
+  // In the tables, which both sides see: two descriptors, a message, its control data.
+  constexpr uint32_t kPair = 0x200, kMessage = 0x240, kPiece = 0x2a0, kByte = 0x2c0,
+                     kControl = 0x300;
+  const uint64_t base = tables_base_;
+  TRY_ASSIGN(const int64_t made,
+             call(SYS_socketpair, {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, base + kPair, 0, 0}));
+  if (made != 0) {
+    return make_error("socketpair in the target: {}", strerror(static_cast<int>(-made)));
+  }
+  int pair[2];
+  memcpy(pair, tables() + kPair, sizeof pair);
+  TRY_ASSIGN(const int ours, process.take_descriptor(pair[0]));
+  char byte = 0;
+  iovec piece{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptor)] = {};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof descriptor);
+  memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+  const ssize_t sent = sendmsg(ours, &message, MSG_NOSIGNAL);
+  close(ours);
+  if (sent != 1) return make_error("cannot hand a descriptor over: {}", strerror(errno));
+  const uint64_t there[] = {base + kByte, 1};
+  memcpy(tables() + kPiece, there, sizeof there);
+  message.msg_iov = reinterpret_cast<iovec*>(base + kPiece);       // NOLINT: the target's address
+  message.msg_control = reinterpret_cast<void*>(base + kControl);  // NOLINT
+  memcpy(tables() + kMessage, &message, sizeof message);
+  memset(tables() + kControl, 0, sizeof control);
+  TRY_ASSIGN(const int64_t got, call(SYS_recvmsg, {static_cast<uint64_t>(pair[1]), base + kMessage,
+                                                   MSG_CMSG_CLOEXEC | MSG_DONTWAIT, 0, 0, 0}));
+  for (const int fd : pair) TRY(call(SYS_close, {static_cast<uint64_t>(fd), 0, 0, 0, 0, 0}));
+  int received = -1;
+  memcpy(&received, tables() + kControl + CMSG_LEN(0), sizeof received);
+  if (got != 1 || received < 0) {
+    return make_error("recvmsg in the target: {}",
+                      strerror(static_cast<int>(got < 0 ? -got : EMFILE)));
+  }
+  return received;
+}
+
+Status Region::map_threads(tracee::Process& process, const RemoteCall& call, uint64_t flags) {
+  int fd = target_fd_;
+  if (threads_fd_ >= 0) {
+    TRY_ASSIGN(fd, hand_over(process, call, threads_fd_));
+  }
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {threads_base_, kThreadsMax * tcb::kBlockSizeBytes,
+                             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | flags,
+                             static_cast<uint64_t>(fd), threads_offset_}));
+  if (fd != target_fd_) TRY(call(SYS_close, {static_cast<uint64_t>(fd), 0, 0, 0, 0, 0}));
+  if (result == static_cast<int64_t>(threads_base_)) return Ok{};
+  return make_error(
+      "cannot map the counters into the target: {}; is its address space limited "
+      "(ulimit -v)?",
+      strerror(static_cast<int>(result < 0 ? -result : EEXIST)));
 }
 
 Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
@@ -129,8 +202,7 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
   TRY(map_at(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset,
              "tables"));
   threads_base_ = kThreadsBase;
-  TRY(map_at(call, threads_base_, kThreadsMax * tcb::kBlockSizeBytes, PROT_READ | PROT_WRITE,
-             kThreadsFileOffset, "counters"));
+  TRY(map_threads(process, call, MAP_FIXED_NOREPLACE));
   attic_base_ = kThreadsBase + kThreadsMax * tcb::kBlockSizeBytes + kAreaSizeBytes;
   TRY(map_at(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC, kAreasFileOffset,
              "the attic"));
@@ -147,8 +219,7 @@ Status Region::create_in_place(const Region& parent, tracee::Process& process,
   threads_base_ = parent.threads_base_;
   for (const Area& old : parent.areas_) place_area(old.base);
   TRY(replace(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset));
-  TRY(replace(call, threads_base_, kThreadsMax * tcb::kBlockSizeBytes, PROT_READ | PROT_WRITE,
-              kThreadsFileOffset));
+  TRY(map_threads(process, call, MAP_FIXED));
   attic_base_ = parent.attic_base_;
   TRY(replace(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC,
               kAreasFileOffset));
@@ -238,19 +309,21 @@ Status Region::close_target_descriptor(const RemoteCall& call) {
 void Region::for_each_counter(
     uint32_t slot, size_t counters,
     const std::function<void(size_t counter, uint64_t value)>& visit) const {
+  const int fd = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
   const off_t begin =
-      static_cast<off_t>(kThreadsFileOffset + slot * tcb::kBlockSizeBytes + tcb::kCounters);
+      static_cast<off_t>(threads_offset_ + slot * tcb::kBlockSizeBytes + tcb::kCounters);
+  const uint8_t* memory = thread_memory(slot) + tcb::kCounters;
   const off_t end = begin + static_cast<off_t>(counters * sizeof(uint64_t));
   off_t at = begin;
   while (at < end) {
-    const off_t data = lseek(monitor_fd_, at, SEEK_DATA);
+    const off_t data = lseek(fd, at, SEEK_DATA);
     if (data < 0 || data >= end) return;  // nothing but holes
-    const off_t hole = lseek(monitor_fd_, data, SEEK_HOLE);
+    const off_t hole = lseek(fd, data, SEEK_HOLE);
     CHECK(hole > data) << "a page of counters has no end: " << strerror(errno);
     const off_t limit = std::min(hole, end);
     for (at = data; at < limit; at += sizeof(uint64_t)) {
       uint64_t value = 0;
-      memcpy(&value, file_ + at, sizeof value);
+      memcpy(&value, memory + (at - begin), sizeof value);
       if (value != 0) visit(static_cast<size_t>(at - begin) / sizeof value, value);
     }
   }

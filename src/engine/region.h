@@ -38,6 +38,11 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
+  // The threads' blocks are to be in this file instead, from `offset` on (see kept_run.h).
+  void keep_threads_in(int descriptor, uint64_t offset) {
+    threads_fd_ = descriptor;
+    threads_offset_ = offset;
+  }
   // Makes and maps the region while the target is stopped at its exec.
   Status create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch);
   // The same for a fork child, which has its parent's region mapped: puts one of its own in its
@@ -89,10 +94,14 @@ class Region {
   Status replace(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
                  uint64_t file_offset);
   Area& place_area(CacheAddr base);
+  Status map_threads(tracee::Process& process, const RemoteCall& call, uint64_t flags);
+  Result<int> hand_over(tracee::Process& process, const RemoteCall& call, int descriptor);
 
   uint8_t* file_ = nullptr;
   int monitor_fd_ = -1;
   int target_fd_ = -1;
+  int threads_fd_ = -1;  // not ours
+  uint64_t threads_offset_ = translate::kThreadsFileOffset;
   uint32_t tables_base_ = 0;
   Status map_from_attic(const RemoteCall& call, uint64_t address, uint64_t file_offset);
 

@@ -15,6 +15,8 @@
 
 namespace tally::engine {
 
+class Keeper;
+
 struct RunOptions {
   std::vector<std::string> command;
   // Instead of a command: a process that runs already, for so long, or until SIGINT or SIGTERM.
@@ -24,6 +26,10 @@ struct RunOptions {
   PlacementKind placement = PlacementKind::kEdges;
   std::optional<profile::Profile> feedback;  // for kFeedback
   bool follow_children = true;               // else processes that are forked run natively
+  // What has been counted is kept in files while it is counted; not with `attach_to`.
+  Keeper* keeper = nullptr;
+  // Adds what the command line says to a run's facts.
+  std::function<void(profile::Run&)> label;
   // Takes the profile of each image run, one after the other, as they end.  Called from a thread of
   // the engine.
   std::function<Status(profile::Profile)> keep;

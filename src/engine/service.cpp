@@ -10,6 +10,8 @@
 #include <atomic>
 #include <numeric>
 
+#include "engine/kept_run.h"
+
 namespace tally::engine {
 
 using namespace translate;
@@ -44,6 +46,11 @@ std::optional<uint32_t> Service::open_slot() {
     if (slots_used_ == kThreadsMax) return std::nullopt;
     slot = slots_used_++;
   }
+  if (kept_ != nullptr) {
+    kept_->reserve_slot(slot);
+    if (kept_->error()) fail(*kept_->error());
+    kept_->thread_begins(region_.thread_memory(slot));
+  }
   store(slot, tcb::kSelf, region_.thread_block(slot).value());
   store(slot, tcb::kState, static_cast<uint32_t>(MailboxState::kIdle));
   store(slot, tcb::kRequest, uint32_t{0});
@@ -59,6 +66,7 @@ void Service::close_slot(uint32_t slot) {
   exec_backups_.erase(slot);
   rseq_.erase(slot);
   ledger_.forget(slot);
+  if (kept_ != nullptr) KeptRun::thread_ends(region_.thread_memory(slot));
   free_.push_back(slot);
 }
 
@@ -191,6 +199,7 @@ void Service::serve(uint32_t slot) {
       return;
   }
   if (send_to_call(slot)) return;
+  if (resume && kept_ != nullptr && kept_->error()) resume = *kept_->error();
   if (!resume) {
     fail(resume.error());
     return;

@@ -50,6 +50,9 @@ class Service {
   std::optional<uint32_t> open_slot();
   void close_slot(uint32_t slot);
 
+  // Threads' blocks are in a file that outlives the monitor.
+  void keep_in(KeptRun* kept) { kept_ = kept; }
+
   // The first error, if any; the target is killed when it happens.
   std::optional<Error> error() const { return error_; }
   void fail(Error error);
@@ -128,6 +131,7 @@ class Service {
   Status memory_changed(const PendingCall& call, uint64_t result);
   static uint64_t protection_for_kernel(uint64_t protection);
   Result<uint64_t> keep_apart(const PendingCall& call, uint64_t result);
+  void name_refused_trace(const PendingCall& call);
   uint64_t mapped_bytes() const;
   void raise_limit(uint32_t slot, const PendingCall& call);
   void show_limit(const PendingCall& call);
@@ -163,6 +167,7 @@ class Service {
   std::vector<uint32_t> free_;
   uint32_t slots_used_ = 0;
   std::optional<Error> error_;
+  KeptRun* kept_ = nullptr;
   std::map<uint32_t, PendingCall> pending_;
   std::map<uint32_t, Ledger::Ahead> exec_backups_;
   std::function<void(uint32_t slot)> before_exec_;

@@ -139,6 +139,8 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
   run.facts().number = ++runs_begun_;
   run.facts().begun = begun;
   run.facts().parent = parent == nullptr ? 0 : parent->facts().number;
+  if (options_.label) options_.label(run.facts());
+  run.begin_keeping();
   owner_[run.pid()] = &run;
   if (options_.attach_to) run.service().spare_target(wish_to_end);
   service_thread_.add(run.service());
@@ -162,7 +164,7 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
     handle(*event);
   }
   service_thread_.stop();
-  if (error_) return *error_;
+  end_.failure = error_;
   return finisher_.finish();
 }
 
@@ -193,6 +195,7 @@ void Session::handle(const Event& event) {
     case Kind::kGroupStop:
       return group_stopped(event);
     case Kind::kThreadReady:  // continued after a stop
+    case Kind::kSystemCall:  // only where tracee/watch.h asked for it
     case Kind::kOther:
     case Kind::kExec:
     case Kind::kGone:
@@ -228,12 +231,16 @@ void Session::fail(Error error) {
   if (error_) return;
   error_ = std::move(error);
   if (options_.attach_to) return begin_letting_go();  // not ours to kill
+  for (const auto& [image, owned] : images_) {
+    image->issue(fmt::format("process {}", image->pid()),
+                 fmt::format("was ended by Tally, which could not go on: {}", error_->message));
+  }
   for (const auto& [tid, image] : owner_) kill(tid, SIGKILL);
   kill(main_pid_, SIGKILL);
 }
 
-// A process that cannot be followed any further is killed; all others go on.  What was counted of
-// the command itself is nothing without its end.
+// A process that cannot be followed any further is killed; all others go on, unless it is the
+// command itself.
 void Session::end_process(pid_t pid, ImageRun& image, const Error& error) {
   if (pid == main_pid_ || options_.attach_to) return fail(error);
   kill(pid, SIGKILL);
@@ -354,9 +361,13 @@ void Session::let_go_of_parked() {
 
 // ---- threads and children ----------------------------------------------------------------------
 
-uint64_t clone_flags(const tracee::Process& process, pid_t tid) {
+uint64_t clone_flags(const tracee::Process& process, const Event& event) {
   user_regs_struct regs{};
-  if (!process.try_registers(tid, regs)) return 0;
+  if (!process.try_registers(event.tid, regs)) {
+    // Killed at this very stop; what it has made says it nearly as well.
+    if (event.vfork) return CLONE_VM | CLONE_VFORK;
+    return event.kind == Kind::kForked ? 0 : CLONE_VM | CLONE_THREAD;
+  }
   uint64_t flags = 0;
   switch (regs.orig_rax) {
     case SYS_clone:
@@ -385,7 +396,7 @@ Event Session::first_stop_of(pid_t tid) {
 // The child is waited for and taken care of before its maker goes on: until then they share the
 // region, and what is known of the maker's memory holds for the child's.
 void Session::thread_born(const Event& event, ImageRun& maker) {
-  const uint64_t flags = clone_flags(maker.process(), event.tid);
+  const uint64_t flags = clone_flags(maker.process(), event);
   const pid_t tid = event.new_tid;
   const Event first = first_stop_of(tid);
   if (first.kind != Kind::kThreadReady && first.kind != Kind::kGroupStop) {
@@ -504,7 +515,7 @@ Status Session::follow_exec(pid_t pid, ImageRun& old) {
 
 void Session::thread_gone(const Event& event) {
   if (event.tid == main_pid_) {
-    end_ = {event.exited, event.exit_status, event.signal};
+    end_ = {event.exited, event.exit_status, event.signal, std::nullopt};
     main_ended_ = true;
     forwarding_to = 0;
   }
@@ -526,7 +537,8 @@ void Session::finish_if_over(ImageRun& image) {
   CHECK(it != images_.end()) << "an image run ended twice";
   std::unique_ptr<ImageRun> owned = std::move(it->second);
   images_.erase(it);
-  if (!error_) finisher_.add(std::move(owned));
+  // What was counted until an error is kept, but of a process that goes on natively.
+  if (!error_ || !options_.attach_to) finisher_.add(std::move(owned));
 }
 
 }  // namespace

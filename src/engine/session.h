@@ -16,6 +16,8 @@
 // docs/exactness.md).
 #pragma once
 
+#include <optional>
+
 #include "base/result.h"
 #include "engine/run_options.h"
 #include "profile/model.h"
@@ -26,6 +28,9 @@ struct RunResult {  // how the command ended
   bool exited = true;
   int exit_status = 0;
   int signal = 0;  // when not exited
+  // Tally could not go on with the command and ended it; what was counted until then is kept, and
+  // its run says so.
+  std::optional<Error> failure;
 };
 
 Result<RunResult> run(const RunOptions& options);

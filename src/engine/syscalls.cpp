@@ -8,6 +8,8 @@
 //   setrlimit, prlimit            limits of address space leave out what is ours
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
 //   seccomp                       filters must let the mailbox's own calls pass
+//   ptrace                        a process has one tracer, and that is Tally: named where the
+//                                 program is refused for it
 //   arch_prctl, personality, ...  what would break the counters or the mailbox is refused by name
 //
 // All others are executed by the program's own code without a question.
@@ -18,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/ptrace.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -303,10 +306,21 @@ Status Service::after_syscall(uint32_t slot) {
     exec_backups_.erase(it);
   }
   if (!failed) show_limit(call);
+  if (call.number == SYS_ptrace && result == static_cast<uint64_t>(-EPERM))
+    name_refused_trace(call);
   if (!failed && installs_filter(call.number, call.arguments)) region_.filter_installed();
   if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
   finish_syscall(slot, result, reg(slot, kR11));
   return Ok{};
+}
+
+// Debuggers and their like: what they do without is not what they would have done.
+void Service::name_refused_trace(const PendingCall& call) {
+  const uint64_t request = call.arguments[0];
+  if (request != PTRACE_TRACEME && request != PTRACE_ATTACH && request != PTRACE_SEIZE) return;
+  ledger_.issue("ptrace",
+                "the program asked to trace a process or to be traced, which was refused: Tally is "
+                "a process' one tracer; the run is not the same as without Tally");
 }
 
 Status Service::memory_changed(const PendingCall& call, uint64_t result) {

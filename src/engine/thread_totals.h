@@ -26,7 +26,7 @@ namespace tally::engine {
 
 class ThreadTotals {
  public:
-  ThreadTotals(const CodeCache& cache, const Region& region, Ledger& ledger)
+  ThreadTotals(const Translated& cache, const Region& region, Ledger& ledger)
       : region_(region), ledger_(ledger), weights_(cache) {}
 
   // A thread gets a slot.  `begun`: "thread", "vfork"; empty for the thread with which the run

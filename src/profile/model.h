@@ -156,7 +156,7 @@ struct Thread {
   std::string begun;
   // "exit": by itself; "exit_group": it ended the process; "process end": with the process;
   // "signal": of this signal the process died; "exec": became another program; "vanished": its end
-  // was not seen.
+  // was not seen; "monitor lost": Tally was killed.
   std::string ended;
   uint64_t instructions = 0;  // executed
 };
@@ -168,7 +168,8 @@ struct Run {
       0;  // number of the run that forked this process or became this program; 0: none
   uint32_t pid = 0;
   std::string begun;  // "start", "fork", "exec", "attach"
-  // "exit", "signal", "detach"; "exec": went on as another program, which is another run
+  // "exit", "signal", "detach"; "monitor lost": Tally was killed, and the program with it; "exec":
+  // went on as another program, which is another run
   std::string ended;
   std::string program;  // path of the executable
   std::vector<std::string> command_line;

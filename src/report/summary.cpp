@@ -91,7 +91,8 @@ RunLine summarize_run(const Profile& profile) {
   line.parent = run.parent;
   line.pid = run.pid;
   line.begun = run.begun;
-  line.ended = run.ended == "exec" || run.ended == "detach" ? run.ended
+  line.ended = run.ended == "exec" || run.ended == "detach" || run.ended == "monitor lost"
+                   ? run.ended
                : run.exited ? fmt::format("status {}", run.exit_status)
                             : fmt::format("signal {}", run.signal);
   line.command = shell_words(run.command_line);
@@ -105,6 +106,7 @@ RunLine summarize_run(const Profile& profile) {
 
 std::string ending(const profile::Run& run) {
   if (run.ended == "exec") return "went on as another program";
+  if (run.ended == "monitor lost") return "killed together with Tally, counted until then";
   if (run.ended == "detach") return "counted while it ran, then let go";
   if (run.exited) return fmt::format("exited with status {}", run.exit_status);
   const char* name = ::strsignal(run.signal);

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 namespace tally::tracee {
 
 std::string contents_of(const std::string& path) {
@@ -20,6 +22,16 @@ std::string contents_of(const std::string& path) {
 
 std::string status_of(pid_t tid) {
   return contents_of("/proc/" + std::to_string(tid) + "/status");
+}
+
+uint64_t start_time_of(pid_t pid) {
+  const std::string stat = contents_of("/proc/" + std::to_string(pid) + "/stat");
+  // The name, in brackets, may hold anything; the start is the 20th field behind it.
+  constexpr int kFieldsBetween = 20;
+  size_t at = stat.rfind(')');
+  for (int i = 0; at != std::string::npos && i < kFieldsBetween; ++i) at = stat.find(' ', at + 1);
+  if (at == std::string::npos) return 0;
+  return strtoull(stat.c_str() + at, nullptr, 10);
 }
 
 std::string status_field(const std::string& status, const std::string& name) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 namespace tally::tracee {
@@ -12,6 +13,9 @@ std::string contents_of(const std::string& path);
 
 // /proc/TID/status.
 std::string status_of(pid_t tid);
+
+// When the process was started, in ticks since boot; 0 when it is gone.
+uint64_t start_time_of(pid_t pid);
 
 // The value of a line of such a status: "State:\tS (sleeping)" -> "S (sleeping)"; empty when there
 // is no such line.

@@ -18,6 +18,7 @@
 
 #include "tracee/proc_files.h"
 #include "tracee/program.h"
+#include "tracee/watch.h"
 
 namespace tally::tracee {
 namespace {
@@ -242,8 +243,12 @@ Event decode_stop(pid_t tid, int status) {
     default:
       break;
   }
-  event.kind = EventKind::kSignal;
   event.signal = WSTOPSIG(status);
+  if (event.signal == (SIGTRAP | 0x80)) {
+    event.kind = EventKind::kSystemCall;
+    return event;
+  }
+  event.kind = EventKind::kSignal;
   if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &event.info) != 0) event.kind = EventKind::kOther;
   return event;
 }
@@ -283,7 +288,18 @@ Result<Event> wait_for_event_of(pid_t tid) {
   return wait_on(tid);
 }
 
+// A thread that is killed at one stop goes on to the next by itself, that at its exit.  Who resumes
+// it there, thinking of the former, never hears of the latter.
+static bool has_end_to_report(pid_t tid) {
+  siginfo_t info{};
+  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
+  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) != 0 || info.si_pid != tid) return false;
+  const bool stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
+  return !stopped || info.si_status >> 8 == PTRACE_EVENT_EXIT;
+}
+
 void resume(pid_t tid, int signal) {
+  if (has_end_to_report(tid)) return;
   // ESRCH means that the thread was killed meanwhile; its end is reported by wait_for_event.
   ptrace(PTRACE_CONT, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
 }
@@ -315,24 +331,47 @@ void hide_stop(pid_t tid) {
   ptrace(PTRACE_SETREGS, tid, nullptr, &regs);
 }
 
+bool watch_system_calls(pid_t tid) {
+  return ptrace(PTRACE_SETOPTIONS, tid, nullptr, as_pointer(kOptions | PTRACE_O_TRACESYSGOOD)) == 0;
+}
+
+void resume_watched(pid_t tid, int signal) {
+  ptrace(PTRACE_SYSCALL, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
+}
+
+void resume_for_one_step(pid_t tid, int signal) {
+  ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal)));
+}
+
+std::optional<SystemCallStop> system_call_stop(pid_t tid) {
+  __ptrace_syscall_info info{};
+  if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, as_pointer(sizeof info), &info) <= 0) return {};
+  SystemCallStop stop;
+  if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
+    stop.entry = true;
+    stop.number = info.entry.nr;
+    for (size_t i = 0; i < stop.arguments.size(); ++i) stop.arguments[i] = info.entry.args[i];
+    return stop;
+  }
+  if (info.op != PTRACE_SYSCALL_INFO_EXIT) return {};
+  stop.result = info.exit.rval;
+  return stop;
+}
+
 void set_exit_kill(pid_t tid, bool on) {
   ptrace(PTRACE_SETOPTIONS, tid, nullptr,
          as_pointer(on ? kOptions : kOptions & ~PTRACE_O_EXITKILL));
 }
 
 bool is_dying(pid_t tid) {
-  siginfo_t info{};
-  constexpr int kLook = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL;
-  if (waitid(P_PID, static_cast<id_t>(tid), &info, kLook) == 0 && info.si_pid == tid) {
-    const bool stopped = info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED;
-    if (!stopped || info.si_status >> 8 == PTRACE_EVENT_EXIT) return true;
-  }
+  if (has_end_to_report(tid)) return true;
   user_regs_struct regs{};
   return ptrace(PTRACE_GETREGS, tid, nullptr, &regs) != 0;
 }
 
 Result<Event> Process::step(pid_t tid, int signal) {
-  if (ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal))) != 0 &&
+  if (!has_end_to_report(tid) &&
+      ptrace(PTRACE_SINGLESTEP, tid, nullptr, as_pointer(static_cast<uint64_t>(signal))) != 0 &&
       errno != ESRCH) {
     return make_error("cannot step thread {}: {}", tid, strerror(errno));
   }
@@ -388,6 +427,9 @@ user_regs_struct Process::registers(pid_t tid) const {
 }
 
 void Process::set_registers(pid_t tid, const user_regs_struct& regs) {
+  // Of a thread that had been killed when they were read.  It may stand at its exit by now, where
+  // the kernel would take registers again, but not these.
+  if (regs.cs == 0) return;
   user_regs_struct copy = regs;
   const long result = ptrace(PTRACE_SETREGS, tid, nullptr, &copy);
   CHECK(result == 0 || errno == ESRCH) << "set registers of " << tid << ": " << strerror(errno);

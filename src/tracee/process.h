@@ -51,6 +51,7 @@ enum class EventKind : uint8_t {
   kExiting,      // the thread is about to be gone; its registers can still be read
   kGone,         // the thread is gone: `exit_status` or `signal`
   kGroupStop,    // stopped by SIGSTOP and the like
+  kSystemCall,   // enters or leaves a system call; only where watch.h asked for it
   kOther,        // a stop without meaning for us (PTRACE_INTERRUPT and the like)
 };
 

@@ -116,6 +116,7 @@ class UnitEmitter {
     }
     code.landing_accept = at();
     as_->mov_rcx_gs(tcb::kSpillRcx);
+    if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
     code.return_counted = at();
     const uint32_t edge = return_edge_[b];
     if (plan_.edge_counter[edge] != kNoCounter) {
@@ -144,6 +145,9 @@ class UnitEmitter {
     code.landing = BlockCode::kNone;
     if (behind_a_call(b)) emit_landing(b);
     code.label = at();
+    if (request_.where != 0 && b == procedure_.entry_block) {
+      as_->mov_gs32_imm(tcb::kWhere, request_.where);
+    }
     if (request_.checked) emit_check(b, 0);
     const int32_t counter = plan_.block_counter[b];
     uint8_t live = 0;

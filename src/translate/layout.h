@@ -30,7 +30,20 @@ inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding orde
 inline constexpr uint32_t kCall = 0x400;  // kMonitorSyscall: number, six arguments, 8 bytes each
 inline constexpr uint32_t kCallResult = 0x438;  // ... and what came of it
 inline constexpr uint32_t kScratch = 0x440;     // 128 bytes for system calls at a thread's stop
-inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
+// With --keep-counters, what is read when the monitor was killed (engine/kept_run.h).
+inline constexpr uint32_t kWhere = 0x4c0;          // u32 number of the unit it is in + 1
+inline constexpr uint32_t kOpen = 0x4c4;           // u32: a thread is alive in this block
+inline constexpr uint32_t kInterruptions = 0x4c8;  // u32: blocks its handlers have interrupted
+struct Interrupted {
+  uint32_t unit = 0;  // + 1; 0: between two procedures
+  uint32_t block = 0, done = 0, counted = 0;
+};
+inline constexpr uint32_t kInterruptedMax = 160;
+inline constexpr uint32_t interrupted_offset(uint32_t index) {
+  return 0x4d0 + index * static_cast<uint32_t>(sizeof(Interrupted));
+}
+inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
+static_assert(interrupted_offset(kInterruptedMax) <= kCounters);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 // Behind the counters: the seccomp filter that the thread is about to install.
 inline constexpr uint64_t kFilterBytes = 64ull << 10;

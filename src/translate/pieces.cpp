@@ -42,15 +42,17 @@ void point_mismatch(Assembler& as, const Verify& verify, uint64_t target) {
 }
 
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss, Compare compare) {
+               CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at) {
   Stub stub;
   stub.entry = as.here();
   const Verify verify = emit_verify(as, original, compare);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.uncounted = as.here();
+  if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
   const uint32_t counted = emit_counter(as, counter, flags_live);
   stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
+  if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
   as.jmp_anywhere(target.value());
   const uint64_t mismatch = as.here().value();
   stub.mismatch_slot = as.jmp_slot(miss.value());
@@ -59,9 +61,11 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   return stub;
 }
 
-LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target) {
+LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
+                        Whereabouts at) {
   LinkStub stub;
   stub.entry = as.here();
+  if (at.where != 0) as.mov_gs32_imm(tcb::kWhere, at.where);
   const uint32_t counted = emit_counter(as, counter, flags_live);
   stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
   as.jmp_anywhere(target.value());

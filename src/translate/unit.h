@@ -180,6 +180,9 @@ struct EmitRequest {
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
   uint32_t first_syscall = 0;
   uint32_t first_block_event = 0;  // event number = first_block_event + block
+  // Number that threads write to their block (tcb::kWhere) on every way into the unit, in front of
+  // its counters; 0: they do not.
+  uint32_t where = 0;
   // The code may change while it runs: every block compares its bytes before it runs (see
   // emit_check).
   bool checked = false;
@@ -218,8 +221,13 @@ struct Stub {
   CacheAddr mismatch_slot;  // pointer to the next stub of the chain
   CacheAddr end;
 };
+// `where` (0: none): what the thread writes to tcb::kWhere, in front of the counter or behind it.
+struct Whereabouts {
+  uint32_t where = 0;
+  bool behind_counter = false;
+};
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss, Compare compare);
+               CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at = {});
 
 // A link of a return chain: leads to a landing whose address has been accepted.
 struct LandingStub {
@@ -233,7 +241,8 @@ struct LinkStub {
   CacheAddr entry;
   CacheAddr counted;  // from here on the counter has been incremented
 };
-LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target);
+LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
+                        Whereabouts at = {});
 
 // The code that talks to the monitor; once per area.
 struct GatewayCode {

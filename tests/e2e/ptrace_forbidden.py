@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+import subprocess
 
 import refusal
 from refusal import finish, path, profile, refused
@@ -17,10 +18,18 @@ FILTER = (
 libc = ctypes.CDLL(None, use_errno=True)
 buffer = ctypes.create_string_buffer(FILTER)
 program = struct.pack("<HxxxxxxQ", 4, ctypes.addressof(buffer))
+sleeper = subprocess.Popen(["sleep", "60"])  # without the filter
 if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:
     print("no seccomp filter can be installed here:", os.strerror(ctypes.get_errno()))
+    sleeper.kill()
     raise SystemExit(77)
 refused(profile("a.tally", "/bin/echo", "ran"), "ptrace forbidden", 125, ["ptrace"])
+refused(["profile", f"--pid={sleeper.pid}", "-o", path("b.tally")], "attach forbidden", 125,
+        ["ptrace"])
+if sleeper.poll() is not None:
+    refusal.complain("the process that could not be attached to has ended")
+sleeper.kill()
+sleeper.wait()
 doctor = refusal.run(["doctor"], "doctor")
 if doctor.status == 0 or b"ptrace" not in doctor.stdout + doctor.stderr:
     refusal.complain(f"doctor does not name ptrace: {doctor.end()}")

@@ -64,8 +64,15 @@ for name, (act, says) in CASES.items():
     done = refused(profile(name + ".tally", program), name, 125, says)
     if b"harm" in done.stdout:
         complain(f"{name}: went on behind what cannot be followed")
-    if os.path.exists(path(name + ".tally")):
-        complain(f"{name}: a profile was written")
+    if not os.path.exists(path(name + ".tally")):
+        complain(f"{name}: there is no profile of what was counted until then")
+    else:
+        until_then = json.loads(
+            accepted(["report", path(name + ".tally"), "--format=json"], name).stdout
+        )
+        named = any("was ended by Tally" in issue["message"] for issue in until_then["issues"])
+        if not named or not until_then["flow"]["balanced"]:
+            complain(f"{name}: until then: {until_then['issues']} {until_then['flow']['faults']}")
     # The same in a child: the others go on, and the profile says what became of it.
     done = run(profile(name + ".child.tally", program, "child"), name + " in a child")
     said = done.stderr.decode()

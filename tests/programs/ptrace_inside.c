@@ -1,7 +1,8 @@
 // Claim: a program that asks to be traced learns that it is (one tracer each), as under any debugger
-// or strace, and goes on.
+// or strace, and goes on; the profile says that it was refused.
 // build: gcc O2 pie dynamic
 // oracle: output
+// inexact: asked to trace
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,130 @@
+// gcov's JSON (`gcov --json-format`, packed or not).
+//
+//     { "gcc_version": "12.2.0", "files": [ { "file": "t.c",
+//         "lines": [ { "line_number": 8, "function_name": "main", "count": 1,
+//                      "branches": [ { "count": 3, ... } ] } ],
+//         "functions": [ { "name": "main", "execution_count": 1, "blocks": 12,
+//                          "blocks_executed": 11, "start_line": 8 } ] } ] }
+//
+// A line's count is the sum over the blocks that begin on it and are not entered from it.  With a
+// program, functions get the address of their symbol.
+//
+// Not in the profile: edges by address, anything of code that was not compiled with --coverage.
+#include "claims/json.h"
+
+namespace tally::claims {
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const Source& source) : source_(source) {}
+
+  Result<Claims> run() {
+    claims_.form = Form::kGcov;
+    claims_.file = source_.path;
+    claims_.silences = {"code that was not compiled with --coverage is not in the profile",
+                        "counts are those of source lines and functions, not of addresses"};
+    TRY_ASSIGN(const Json json, parse_json(source_));
+    const std::string version = json_text(json, "gcc_version");
+    if (!version.empty()) claims_.producer = "gcov " + version;
+    if (!source_.options.program_path.empty()) {
+      TRY_ASSIGN(image_, open_program(source_, claims_));
+    }
+    TRY_ASSIGN(const Json* files, json_list(source_, json, "files", "the profile"));
+    for (size_t i = 0; i < files->size(); ++i) {
+      TRY(read_file((*files)[i], fmt::format("files[{}]", i)));
+    }
+    return std::move(claims_);
+  }
+
+ private:
+  Status read_file(const Json& file, const std::string& where) {
+    const std::string name = json_text(file, "file");
+    TRY_ASSIGN(const Json* functions, json_list(source_, file, "functions", where));
+    for (size_t i = 0; i < functions->size(); ++i) {
+      TRY(read_function((*functions)[i], name, fmt::format("{}.functions[{}]", where, i)));
+    }
+    TRY_ASSIGN(const Json* lines, json_list(source_, file, "lines", where));
+    for (size_t i = 0; i < lines->size(); ++i) {
+      TRY(read_line((*lines)[i], name, fmt::format("{}.lines[{}]", where, i)));
+    }
+    return Ok{};
+  }
+
+  Result<uint64_t> number(const Json& object, const char* name, const std::string& where) const {
+    return json_count(source_, json_member(object, name), where + "." + name);
+  }
+
+  Result<uint32_t> line_number(const Json& object, const char* name,
+                               const std::string& where) const {
+    TRY_ASSIGN(const uint64_t line, number(object, name, where));
+    if (line <= UINT32_MAX) return static_cast<uint32_t>(line);
+    return make_error("{}: {}.{}: {} is no source line", source_.path, where, name, line);
+  }
+
+  Status read_function(const Json& function, const std::string& file, const std::string& where) {
+    ProcedureClaim claim{.entry = {Place::kNowhere, {}}, .file = file};
+    claim.name = json_text(function, "name");
+    claim.record = claims_.procedures.size() + 1;
+    TRY_ASSIGN(claim.count, number(function, "execution_count", where));
+    TRY_ASSIGN(claim.line, line_number(function, "start_line", where));
+    TRY_ASSIGN(const uint64_t blocks, number(function, "blocks", where));
+    TRY_ASSIGN(const uint64_t executed, number(function, "blocks_executed", where));
+    claims_.sums.push_back({.what = "blocks executed, of the function's",
+                            .place = claim.name,
+                            .claimed = blocks,
+                            .sum = executed,
+                            .record = claim.record,
+                            .at_most = true});
+    const elf::Symbol* symbol = image_ == nullptr ? nullptr : image_->symbol_named(claim.name);
+    if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
+    claims_.procedures.push_back(std::move(claim));
+    return Ok{};
+  }
+
+  Status read_line(const Json& line, const std::string& file, const std::string& where) {
+    LineClaim claim{.file = file};
+    claim.function = json_text(line, "function_name");
+    claim.record = claims_.lines.size() + 1;
+    TRY_ASSIGN(claim.line, line_number(line, "line_number", where));
+    TRY_ASSIGN(claim.count, number(line, "count", where));
+    TRY(read_branches(line, claim, where));
+    claims_.lines.push_back(std::move(claim));
+    return Ok{};
+  }
+
+  // What a line that was never executed branches to has to be nothing.
+  Status read_branches(const Json& line, const LineClaim& claim, const std::string& where) {
+    const Json& branches = json_member(line, "branches");
+    if (!branches.is_array()) return Ok{};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < branches.size(); ++i) {
+      const std::string place = fmt::format("{}.branches[{}]", where, i);
+      TRY_ASSIGN(const uint64_t count, number(branches[i], "count", place));
+      if (!add(sum, count)) {
+        return make_error("{}: {}: the line's branches add up to more than 64 bits", source_.path,
+                          place);
+      }
+    }
+    if (claim.count == 0) {
+      claims_.sums.push_back({.what = "branches of a line that was not executed",
+                              .place = fmt::format("{}:{}", claim.file, claim.line),
+                              .claimed = 0,
+                              .sum = sum,
+                              .record = claim.record});
+    }
+    return Ok{};
+  }
+
+  const Source& source_;
+  Claims claims_;
+  std::shared_ptr<elf::Image> image_;
+};
+
+}  // namespace
+
+Result<Claims> read_gcov(const Source& source) {
+  return Reader(source).run();
+}
+
+}  // namespace tally::claims

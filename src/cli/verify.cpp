@@ -1,0 +1,250 @@
+// See verify.h.
+#include "cli/verify.h"
+
+#include <signal.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "claims/read.h"
+#include "report/output.h"
+#include "tracee/program.h"
+#include "verify/verify.h"
+
+namespace tally::cli {
+namespace {
+
+struct Options {
+  std::string profile;
+  std::string profile_format;
+  std::string output;
+  std::string format = "text";
+  std::string engine;
+  std::string children = "follow";
+  std::optional<uint32_t> run;
+  size_t top = 30;
+  bool no_ahead = false;
+  bool once = false;
+  double overlap_min = 0.5;
+  std::string budget;
+};
+
+std::atomic<bool> interrupted{false};
+
+void note_interrupt(int) {
+  interrupted.store(true);
+}
+
+// The first ^C ends the run and shows what is known; the second one ends us.
+void watch_for_interrupt() {
+  struct sigaction action {};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: the wait has to end
+  sigaction(SIGINT, &action, nullptr);
+}
+
+// "60s", "500ms", "2m".
+Result<double> parse_seconds(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  double factor = 0;
+  if (unit == "ms") factor = 1e-3;
+  if (unit == "s" || unit.empty()) factor = 1;
+  if (unit == "m") factor = 60;
+  if (unit == "h") factor = 3600;
+  if (end == text.c_str() || factor == 0 || !(number > 0)) {
+    return make_error(ErrorKind::kUsage, "--budget={}: say a time, for example 60s or 5m", text);
+  }
+  return number * factor;
+}
+
+// A folder of its own below TMPDIR, gone with us.
+class Scratch {
+ public:
+  Scratch() {
+    const char* base = getenv("TMPDIR");
+    path_ = std::string(base == nullptr ? "/tmp" : base) + "/tally-verify-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~Scratch() {
+    if (path_.empty()) return;
+    unlink(file().c_str());
+    rmdir(path_.c_str());
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  bool ok() const { return !path_.empty(); }
+  std::string file() const { return path_ + "/run.tally"; }
+
+ private:
+  std::string path_;
+};
+
+// Our own engine, as a child: `tally profile` with the same command.
+Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
+                              const std::string& children, verify::Outcome& outcome) {
+  std::vector<std::string> line = {"/proc/self/exe",         "profile", "-o", file,
+                                   "--children=" + children, "--"};
+  line.insert(line.end(), command.begin(), command.end());
+  std::vector<char*> arguments;
+  for (std::string& a : line) arguments.push_back(a.data());
+  arguments.push_back(nullptr);
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t pid = fork();
+  if (pid < 0) return make_error("cannot fork");
+  if (pid == 0) {
+    const int before = personality(0xffffffff);
+    if (before >= 0) personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
+    execv(arguments[0], arguments.data());
+    _exit(125);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  outcome.exited = WIFEXITED(status);
+  outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  outcome.processes = outcome.threads = 1;
+  if (access(file.c_str(), R_OK) != 0) return make_error("the translated run left no profile");
+  return file;
+}
+
+Status write_report(const Options& options, const std::string& text) {
+  if (options.output.empty()) {
+    return write_to_stderr([&](report::Output& output) -> Status {
+      output.write(text);
+      return Ok{};
+    });
+  }
+  FILE* file = std::fopen(options.output.c_str(), "w");
+  if (file == nullptr) return make_error("{}: cannot be written", options.output);
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) != 0 || !written)
+    return make_error("{}: cannot be written", options.output);
+  return Ok{};
+}
+
+// On a terminal: which share of the claimed executions is done, and how long the rest may take.
+void read_progress(const claims::Claims& claims, verify::WatchOptions& watch) {
+  if (isatty(2) == 0) return;
+  double total = 0;
+  for (const claims::BlockClaim& b : claims.blocks) total += static_cast<double>(b.count);
+  watch.progress = [total](uint64_t blocks, double seconds) {
+    const double share = total > 0 ? static_cast<double>(blocks) / total : 0;
+    if (share <= 0 || share > 1) {
+      std::fprintf(stderr, "\r\033[Ktally: %.0f s, %llu blocks", seconds,
+                   static_cast<unsigned long long>(blocks));
+    } else {
+      std::fprintf(stderr, "\r\033[Ktally: %.1f%% of the run, %.0f s, about %.0f s left",
+                   100 * share, seconds, seconds / share - seconds);
+    }
+    std::fflush(stderr);
+  };
+}
+
+Status run(const Options& options, const std::vector<std::string>& command,
+           CommandOutcome& outcome) {
+  if (command.empty()) {
+    return make_error(ErrorKind::kUsage, "verify what? tally verify --profile=FILE -- PROG ARGS");
+  }
+  claims::ReadOptions read;
+  if (!options.profile_format.empty()) read.form = claims::form_named(options.profile_format);
+  read.run = options.run;
+  TRY_ASSIGN(const std::string found, tracee::find_program(command[0]));
+  TRY_ASSIGN(read.program_path, tracee::check_program(found));
+  auto claims_read = claims::read_claims(options.profile, read);
+  // 127 is for programs.
+  if (!claims_read) return make_error("{}", claims_read.error().message);
+  const claims::Claims claims = std::move(*claims_read);
+  verify::VerifyOptions verify_options;
+  verify_options.watch.command = command;
+  verify_options.second_run = !options.once;
+  verify_options.overlap_min = options.overlap_min;
+  verify_options.watch.follow_children = options.children == "follow";
+  verify_options.watch.ahead = !options.no_ahead;
+  verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
+  if (!options.budget.empty()) {
+    TRY_ASSIGN(verify_options.watch.budget_seconds, parse_seconds(options.budget));
+    // A program that never ends is ended; hot code runs natively meanwhile.
+    verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds + 10;
+  }
+  verify_options.watch.interrupted = &interrupted;
+  verify_options.run = options.run;
+  read_progress(claims, verify_options.watch);
+  const bool own = claims.form == claims::Form::kTally;
+  const bool trap = options.engine.empty() ? own : options.engine == "trap";
+  verify_options.engine = trap ? verify::Engine::kTrap : verify::Engine::kTranslate;
+  const Scratch scratch;
+  if (!trap && !scratch.ok()) return make_error("cannot make a folder for the run in TMPDIR");
+  verify_options.translate = [&](verify::Outcome& ended) {
+    return translate(scratch.file(), command, options.children, ended);
+  };
+  watch_for_interrupt();
+  TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
+  if (verify_options.watch.progress) std::fprintf(stderr, "\r\033[K");
+  TRY(write_report(options, options.format == "json"
+                                ? verify::render_json(claims, verdict)
+                                : verify::render_text(claims, verdict, options.top)));
+  if (!verdict.verified) outcome.exit_code = 1;
+  return Ok{};
+}
+
+}  // namespace
+
+void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
+                     const std::vector<std::string>& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* sub = app.add_subcommand(
+      "verify", "Run the unmodified program again and say where a profile of it is wrong");
+  sub->add_option("--profile", options->profile, "The profile to verify, of whatever tool")
+      ->required();
+  sub->add_option("--profile-format", options->profile_format,
+                  "What the profile is (default: recognised by its content)")
+      ->check(CLI::IsMember(claims::form_names()));
+  sub->add_option(
+         "--engine", options->engine,
+         "Who counts: trap (breakpoints in the unmodified program; default for Tally's own "
+         "profiles), translate (the code cache; default for those of others)")
+      ->check(CLI::IsMember({"trap", "translate"}));
+  sub->add_option(
+      "--budget", options->budget,
+      "With --engine=trap: how long it may take (60s, 5m): for half of it everything is "
+      "followed, then only what is cold; says which fraction was verified");
+  sub->add_option("--overlap-min", options->overlap_min,
+                  "What two distributions of samples must have in common")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  sub->add_option("--format", options->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  sub->add_option("-o,--output", options->output, "Where the report goes (default: stderr)");
+  sub->add_option("--run", options->run, "Of a profile of several processes: only this one's run");
+  sub->add_option("--children", options->children,
+                  "Processes that the program makes: follow (verify them), ignore")
+      ->check(CLI::IsMember({"follow", "ignore"}))
+      ->capture_default_str();
+  sub->add_option("--top", options->top, "How many findings to list")->capture_default_str();
+  sub->add_flag("--once", options->once,
+                "Never run the program a second time (which tells what differs by itself)");
+  sub->add_flag("--no-ahead", options->no_ahead,
+                "Let the processor execute everything but branches");
+  sub->footer(
+      "Exit status: 0 verified, 1 wrong or not done, 2 usage, 125 Tally failed.\n"
+      "Examples:\n"
+      "  tally verify --profile=gzip.tally -- gzip -9 -c big.txt > /dev/null\n"
+      "  tally verify --profile=gzip.tally --budget=60s -o verdict.txt -- gzip -9 -c big.txt\n"
+      "  tally verify --profile=callgrind.out.17 -- ./prog args\n"
+      "  tally verify --profile=prog.gcov.json.gz --engine=trap --format=json -- ./prog");
+  sub->callback([=] { outcome->status = run(*options, command, *outcome); });
+}
+
+}  // namespace tally::cli

@@ -1,0 +1,212 @@
+// See explain.h.
+#include "verify/explain.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+
+#include "profile/file.h"
+
+namespace tally::verify {
+namespace {
+
+using Key = std::tuple<FindingKind, std::string, std::string, claims::EdgeRole>;
+
+Key key_of(const Finding& f) {
+  // A count that is missing in one run may be there in the other.
+  const FindingKind kind = f.kind == FindingKind::kMissingEdge    ? FindingKind::kEdgeCount
+                           : f.kind == FindingKind::kMissingBlock ? FindingKind::kBlockCount
+                                                                  : f.kind;
+  return {kind, f.where, f.to, f.role};
+}
+
+// Standard output of the second run goes to something of the same kind, and is thrown away.
+class Elsewhere {
+ public:
+  Elsewhere() {
+    struct stat status {};
+    if (fstat(1, &status) != 0 || isatty(1) != 0) return;
+    int target = -1;
+    if (S_ISREG(status.st_mode)) target = memfd_create("tally-second-run", MFD_CLOEXEC);
+    if (S_ISCHR(status.st_mode)) target = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (S_ISFIFO(status.st_mode)) target = drained_pipe();
+    if (target < 0) return;
+    saved_ = fcntl(1, F_DUPFD_CLOEXEC, 10);
+    dup2(target, 1);
+    close(target);
+  }
+  ~Elsewhere() {
+    if (saved_ >= 0) {
+      dup2(saved_, 1);
+      close(saved_);
+    }
+    if (drain_.joinable()) drain_.join();
+  }
+  Elsewhere(const Elsewhere&) = delete;
+  Elsewhere& operator=(const Elsewhere&) = delete;
+  bool ok() const { return saved_ >= 0; }
+
+ private:
+  int drained_pipe() {
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
+    drain_ = std::thread([from = ends[0]] {
+      std::array<char, 65536> bytes{};
+      while (read(from, bytes.data(), bytes.size()) > 0) {
+      }
+      close(from);
+    });
+    return ends[1];
+  }
+
+  int saved_ = -1;
+  std::thread drain_;
+};
+
+bool is_startup(const Finding& f) {
+  return f.module.find("/ld-linux") != std::string::npos ||
+         f.module.find("/ld.so") != std::string::npos ||
+         f.module.find("/libc.so") != std::string::npos || f.module == "[vdso]";
+}
+
+bool profiler_writes(claims::Form form) {
+  return form == claims::Form::kGcov || form == claims::Form::kLlvmCoverage ||
+         form == claims::Form::kFdata;
+}
+
+bool is_output(const std::string& name) {
+  for (const char* part : {"gcov", "llvm_profile", "write", "open", "close", "lseek", "fcntl",
+                           "mmap", "bolt_", "fdopen", "fwrite", "fread", "getenv", "exit"}) {
+    if (name.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void compare_runs(const Verdict& second, Verdict& verdict) {
+  std::map<Key, uint64_t> counted;
+  for (const Finding& f : second.judgement.findings) counted[key_of(f)] = f.counted;
+  for (Finding& f : verdict.judgement.findings) {
+    const auto it = counted.find(key_of(f));
+    const uint64_t other = it == counted.end() ? f.claimed : it->second;
+    if (other == f.counted) {
+      if (f.reason == Reason::kWrong) f.evidence = "two runs agree";
+      continue;
+    }
+    f.reason = Reason::kNondeterministic;
+    f.evidence = fmt::format("another run counts {}", other);
+  }
+}
+
+// Where one count of a procedure differs by itself, another one that does not did so by chance.
+void spread(Judgement& judgement) {
+  std::set<std::pair<std::string, LinkAddr>> unsteady;
+  for (const Finding& f : judgement.findings) {
+    const bool known = f.procedure != LinkAddr();
+    if (known && f.reason == Reason::kNondeterministic) unsteady.insert({f.module, f.procedure});
+  }
+  for (Finding& f : judgement.findings) {
+    if (f.reason != Reason::kWrong || !unsteady.contains({f.module, f.procedure})) continue;
+    f.reason = Reason::kNondeterministic;
+    f.evidence = "other counts of its procedure differ from run to run";
+  }
+}
+
+// As /proc/PID/environ of the program will read, and as our profiles digest it (FNV-1a).
+std::string digest_of_environment() {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    for (const char* c = *variable;; ++c) {
+      hash = (hash ^ static_cast<uint8_t>(*c)) * 0x100000001b3;
+      if (*c == 0) break;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace
+
+StandardInput::StandardInput() : offset_(lseek(0, 0, SEEK_CUR)) {
+  struct stat status {};
+  if (fstat(0, &status) != 0) {
+    usable_ = true;  // closed
+  } else if (S_ISCHR(status.st_mode)) {
+    usable_ = isatty(0) == 0;
+  } else {
+    usable_ = S_ISREG(status.st_mode);
+  }
+}
+
+void StandardInput::rewind() const {
+  if (offset_ >= 0) lseek(0, offset_, SEEK_SET);
+}
+
+std::string environment_difference(const claims::Claims& claims,
+                                   const std::vector<std::string>& command) {
+  if (claims.form == claims::Form::kCallgrind) {
+    return "valgrind adds variables to the environment, preloads an object and simulates another "
+           "processor";
+  }
+  if (claims.form != claims::Form::kTally) return "";
+  auto reader = profile::Reader::open(claims.file);
+  if (!reader || reader->runs().empty()) return "";
+  const profile::Run& run = reader->runs().front();
+  std::string said;
+  const auto add = [&](const std::string& words) { said += (said.empty() ? "" : "; ") + words; };
+  if (run.environment_digest != digest_of_environment()) {
+    add("the environment variables are others");
+  }
+  if (run.command_line != command) add("the command line is another");
+  std::array<char, 4096> folder{};
+  if (getcwd(folder.data(), folder.size()) != nullptr && run.working_directory != folder.data()) {
+    add(fmt::format("the working directory was {}", run.working_directory));
+  }
+  return said;
+}
+
+void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
+             const std::function<Result<Verdict>()>& again, Verdict& verdict) {
+  Judgement& judgement = verdict.judgement;
+  if (judgement.findings.empty() || !verdict.outcome.complete) return;
+  std::string why_not;
+  if (!options.second_run) why_not = "it was not wanted";
+  if (why_not.empty() && !input.usable()) why_not = "its input cannot be read twice";
+  if (why_not.empty()) {
+    input.rewind();
+    const Elsewhere elsewhere;
+    if (elsewhere.ok()) {
+      const Result<Verdict> second = again();
+      if (second) {
+        compare_runs(*second, verdict);
+        spread(judgement);
+      }
+      if (!second) why_not = second.error().message;
+    } else {
+      why_not = "its output would be seen twice; send it to a file";
+    }
+  }
+  if (!why_not.empty()) {
+    judgement.remarks.push_back("no second run to tell what differs by itself: " + why_not);
+  }
+  const std::string environment = environment_difference(claims, options.watch.command);
+  for (Finding& f : judgement.findings) {
+    if (f.reason != Reason::kWrong) continue;
+    if (profiler_writes(claims.form) && f.claimed > f.counted && is_output(f.name)) {
+      f.reason = Reason::kOwnOutput;
+      f.evidence = "a profiler inside the program runs this to write its counts";
+    } else if (!environment.empty() && is_startup(f)) {
+      f.reason = Reason::kEnvironment;
+      f.evidence = environment;
+    }
+  }
+}
+
+}  // namespace tally::verify

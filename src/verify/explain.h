@@ -1,0 +1,48 @@
+// Why a profile and a run differ (section 4.2 of the paper).
+//
+// Problem.  Not every residue is the profiler's fault: programs depend on time and addresses, on
+// the environment, and some profilers count their own work.
+//
+// Idea.  Run the unmodified program once more in the same surroundings.  What differs between the
+// two runs is the program's own doing; the rest is attributed by what is known of the code in
+// question, with the evidence said.  Where nothing explains it, the profile is wrong.
+//
+//   structure         said by the checker: the profile's blocks are not the program's
+//   nondeterministic  two runs of the unmodified program differ there
+//   own I/O           of the procedures by which a profiler inside the program writes its counts,
+//                     and the profile has more than the run
+//   environment       in startup code, and the profile's environment is not this one
+//   wrong             all else
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "claims/claims.h"
+#include "verify/judgement.h"
+#include "verify/verify.h"
+
+namespace tally::verify {
+
+// Where standard input stands before the first run, so that the second one can have the same.
+class StandardInput {
+ public:
+  StandardInput();
+  bool usable() const { return usable_; }
+  void rewind() const;
+
+ private:
+  int64_t offset_ = -1;
+  bool usable_ = false;
+};
+
+// What differs between the surroundings of the profile's run and these; empty: nothing known.
+std::string environment_difference(const claims::Claims& claims,
+                                   const std::vector<std::string>& command);
+
+// `again` judges a second run; not called when nothing is to be explained, or when the program's
+// input cannot be given to it twice.
+void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
+             const std::function<Result<Verdict>()>& again, Verdict& verdict);
+
+}  // namespace tally::verify

@@ -1,0 +1,351 @@
+// Comparing claims of any form with the truth, by address, line, or share.  See truth.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "claims/read.h"
+#include "verify/truth.h"
+
+namespace tally::verify {
+namespace {
+
+using claims::Form;
+using claims::RecordKind;
+
+std::string short_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+
+class PlaceJudge {
+ public:
+  PlaceJudge(const claims::Claims& claims, const Truth& truth, bool complete, Judgement& judgement)
+      : claims_(claims), truth_(truth), complete_(complete), judgement_(judgement) {}
+
+  void run(double overlap_min) {
+    if (claims_.nature == claims::Nature::kShares) {
+      shares(overlap_min);
+      return;
+    }
+    blocks();
+    edges();
+    instructions();
+    procedures();
+    lines();
+  }
+
+ private:
+  const std::string& path_of(const claims::Place& place) const {
+    return claims_.modules[place.module].path;
+  }
+  const TruthModule* module_of(const claims::Place& place) const {
+    return truth_.module(path_of(place));
+  }
+  bool differs(uint64_t claimed, uint64_t counted) const {
+    return complete_ ? claimed != counted : counted > claimed;
+  }
+
+  Finding finding(FindingKind kind, const claims::Place& at, RecordKind record_kind,
+                  claims::Record record) const {
+    Finding f;
+    f.kind = kind;
+    f.where = fmt::format("{}+{:#x}", short_name(path_of(at)), at.address.value());
+    f.module = path_of(at);
+    f.address = at.address;
+    f.record = claims::describe_record(claims_.form, record_kind, record);
+    const TruthModule* module = module_of(at);
+    if (module != nullptr && module->image) {
+      if (const elf::Symbol* symbol = module->image->symbol_at(at.address)) f.name = symbol->name;
+    }
+    return f;
+  }
+
+  void compare(Tally& tally, Finding&& f, uint64_t claimed, uint64_t counted) {
+    ++tally.judged;
+    tally.executions += counted;
+    if (!differs(claimed, counted)) return;
+    ++tally.wrong;
+    f.claimed = claimed;
+    f.counted = counted;
+    judgement_.findings.push_back(std::move(f));
+  }
+
+  // Blocks at one address count together: procedures share them.
+  void blocks() {
+    std::map<claims::Place, std::pair<uint64_t, claims::Record>> sums;
+    for (const claims::BlockClaim& b : claims_.blocks) {
+      ++judgement_.blocks.claims;
+      if (b.unsure) continue;
+      auto& sum = sums[b.begin];
+      sum.first += b.count;
+      if (sum.second == 0) sum.second = b.record;
+    }
+    for (const auto& [place, sum] : sums) {
+      const TruthModule* module = module_of(place);
+      uint64_t counted = 0;
+      if (module != nullptr) {
+        const auto it = module->blocks.find(place.address.value());
+        if (it != module->blocks.end()) counted = it->second;
+      }
+      compare(judgement_.blocks,
+              finding(FindingKind::kBlockCount, place, RecordKind::kBlock, sum.second), sum.first,
+              counted);
+    }
+  }
+
+  uint64_t count_edge(const claims::EdgeClaim& e) const {
+    const TruthModule* module = module_of(e.from);
+    if (module == nullptr) return 0;
+    const auto& index =
+        e.origin == claims::EdgeOrigin::kBlockBegin ? module->by_begin : module->by_last;
+    const auto it = index.find(e.from.address.value());
+    if (it == index.end()) return 0;
+    uint64_t sum = 0;
+    for (const TruthEdge& t : it->second) {
+      if (t.to != e.to.address || t.to_module != path_of(e.to)) continue;
+      const bool same = t.role == e.role ||
+                        (t.role == EdgeRole::kCall && e.role == EdgeRole::kBranch) ||
+                        (t.role == EdgeRole::kBranch && e.role == EdgeRole::kCall);
+      const bool any = e.role == EdgeRole::kUnknown && t.role != EdgeRole::kCallReturn;
+      if (same || any) sum += t.count;
+    }
+    return sum;
+  }
+
+  void edges() {
+    struct Sum {
+      uint64_t count = 0;
+      const claims::EdgeClaim* first = nullptr;
+    };
+    std::map<std::tuple<claims::Place, claims::Place, EdgeRole>, Sum> sums;
+    for (const claims::EdgeClaim& e : claims_.edges) {
+      ++judgement_.edges.claims;
+      Sum& sum = sums[{e.from, e.to, e.role}];
+      sum.count += e.count;
+      if (sum.first == nullptr) sum.first = &e;
+    }
+    for (const auto& [key, sum] : sums) {
+      const claims::EdgeClaim& e = *sum.first;
+      // Only whole modules are left out: code that valgrind brings along, for example.
+      if (module_of(e.from) == nullptr && sum.count != 0) {
+        unseen_.insert(path_of(e.from));
+        continue;
+      }
+      Finding f = finding(FindingKind::kEdgeCount, e.from, RecordKind::kEdge, e.record);
+      f.to = fmt::format("{}+{:#x}", short_name(path_of(e.to)), e.to.address.value());
+      f.role = e.role;
+      f.to_module = path_of(e.to);
+      f.to_address = e.to.address;
+      compare(judgement_.edges, std::move(f), sum.count, count_edge(e));
+    }
+    for (const std::string& path : unseen_) {
+      judgement_.remarks.push_back(path + ": in the profile, but not in the run; not judged");
+    }
+  }
+
+  void instructions() {
+    std::map<claims::Place, std::pair<uint64_t, claims::Record>> sums;
+    for (const claims::InstructionClaim& i : claims_.instructions) {
+      ++judgement_.instructions.claims;
+      auto& sum = sums[i.at];
+      sum.first += i.count;
+      if (sum.second == 0) sum.second = i.record;
+    }
+    uint64_t repeated = 0;
+    for (const auto& [place, sum] : sums) {
+      const TruthModule* module = module_of(place);
+      if (module == nullptr) {
+        unseen_.insert(path_of(place));
+        continue;
+      }
+      const auto it = module->instructions.find(place.address.value());
+      const bool found = it != module->instructions.end();
+      if (found && it->second.repeated) {
+        ++repeated;
+        continue;
+      }
+      compare(judgement_.instructions,
+              finding(FindingKind::kInstructionCount, place, RecordKind::kInstruction, sum.second),
+              sum.first, found ? static_cast<uint64_t>(it->second.count) : 0);
+    }
+    if (repeated != 0) {
+      judgement_.remarks.push_back(fmt::format(
+          "{} `rep` instructions are not judged: the profile counts repetitions", repeated));
+    }
+  }
+
+  void procedures() {
+    for (const claims::ProcedureClaim& p : claims_.procedures) {
+      ++judgement_.procedures.claims;
+      if (p.unsure || claims_.form == Form::kTally) continue;  // judged block by block
+      const TruthModule* module =
+          p.entry.module < claims_.modules.size() ? module_of(p.entry) : nullptr;
+      // Without a symbol there is no place where it is entered.
+      if (module == nullptr || p.entry.address.value() == 0) continue;
+      const auto it = module->arrivals.find(p.entry.address.value());
+      const uint64_t counted = it == module->arrivals.end() ? 0 : it->second;
+      const auto first = module->instructions.find(p.entry.address.value());
+      const uint64_t executed =
+          first == module->instructions.end() ? 0 : static_cast<uint64_t>(first->second.count);
+      // Entered by calls or by tail calls: between the two the profile cannot be refuted.
+      if (p.count >= counted && p.count <= executed) {
+        ++judgement_.procedures.judged;
+        judgement_.procedures.executions += p.count;
+        continue;
+      }
+      compare(judgement_.procedures,
+              finding(FindingKind::kProcedureCount, p.entry, RecordKind::kProcedure, p.record),
+              p.count, executed);
+    }
+  }
+
+  // Lines whose instructions lie together and were executed equally often have one count.
+  struct Line {
+    std::set<int64_t> counts;
+    uint64_t begin = UINT64_MAX;
+    uint64_t end = 0;
+    uint64_t instructions = 0;
+    std::string module;
+  };
+  std::map<std::pair<std::string, uint32_t>, Line> lines_of_program() const {
+    std::map<std::pair<std::string, uint32_t>, Line> lines;
+    for (const claims::Module& m : claims_.modules) {
+      const TruthModule* module = truth_.module(m.path);
+      if (module == nullptr || !module->image) continue;
+      std::optional<std::pair<std::string, uint32_t>> before;
+      for (const auto& [address, instruction] : module->instructions) {
+        const auto at = module->image->line_at(LinkAddr(address));
+        if (!at || at->line <= 0) {
+          before.reset();
+          continue;
+        }
+        const std::pair key(short_name(at->file), static_cast<uint32_t>(at->line));
+        Line& line = lines[key];
+        line.counts.insert(instruction.count);
+        line.begin = std::min(line.begin, address);
+        line.end = std::max(line.end, address);
+        if (before != key) ++line.instructions;  // stretches
+        line.module = m.path;
+        before = key;
+      }
+    }
+    return lines;
+  }
+
+  void lines() {
+    if (claims_.lines.empty()) return;
+    const auto known = lines_of_program();
+    uint64_t unclear = 0;
+    for (const claims::LineClaim& claim : claims_.lines) {
+      ++judgement_.lines.claims;
+      const auto it = known.find({short_name(claim.file), claim.line});
+      if (it == known.end() || it->second.counts.size() != 1 || it->second.instructions != 1) {
+        ++unclear;
+        continue;
+      }
+      Finding f;
+      f.kind = FindingKind::kLineCount;
+      f.where = fmt::format("{}:{}", claim.file, claim.line);
+      f.name = claim.function;
+      f.module = it->second.module;
+      f.address = LinkAddr(it->second.begin);
+      f.record = claims::describe_record(claims_.form, RecordKind::kLine, claim.record);
+      compare(judgement_.lines, std::move(f), claim.count,
+              static_cast<uint64_t>(*it->second.counts.begin()));
+    }
+    if (unclear != 0) {
+      judgement_.remarks.push_back(fmt::format(
+          "{} lines are not judged: their code is in several places, runs unequally often, or was "
+          "never reached",
+          unclear));
+    }
+  }
+
+  // ---- Shares: by procedure --------------------------------------------------------------------
+  using Shares = std::map<std::string, double>;
+
+  static std::string procedure_at(const TruthModule& module, LinkAddr address) {
+    if (!module.image) return "";
+    const elf::Symbol* symbol = module.image->symbol_at(address);
+    return symbol == nullptr ? fmt::format("{:#x}", address.value() & ~0xfffull) : symbol->name;
+  }
+
+  void shares(double overlap_min) {
+    Shares claimed;
+    Shares counted;
+    std::set<std::string> modules;
+    for (const claims::InstructionClaim& i : claims_.instructions) {
+      ++judgement_.instructions.claims;
+      const TruthModule* module = module_of(i.at);
+      if (module == nullptr) continue;
+      ++judgement_.instructions.judged;
+      modules.insert(path_of(i.at));
+      claimed[path_of(i.at) + ":" + procedure_at(*module, i.at.address)] +=
+          static_cast<double>(i.count);
+    }
+    if (claims_.instructions.empty()) {
+      for (const claims::ProcedureClaim& p : claims_.procedures) {
+        ++judgement_.procedures.claims;
+        if (p.entry.module >= claims_.modules.size()) continue;
+        const TruthModule* module = module_of(p.entry);
+        if (module == nullptr) continue;
+        ++judgement_.procedures.judged;
+        modules.insert(path_of(p.entry));
+        claimed[path_of(p.entry) + ":" + procedure_at(*module, p.entry.address)] +=
+            static_cast<double>(p.count);
+      }
+    }
+    for (const std::string& path : modules) {
+      const TruthModule& module = *truth_.module(path);
+      for (const auto& [address, i] : module.instructions) {
+        if (i.count <= 0) continue;
+        counted[path + ":" + procedure_at(module, LinkAddr(address))] +=
+            static_cast<double>(i.count);
+      }
+    }
+    judge_shares(claimed, counted, overlap_min);
+  }
+
+  static void normalize(Shares& shares) {
+    double sum = 0;
+    for (const auto& [name, share] : shares) sum += share;
+    for (auto& [name, share] : shares) share = sum > 0 ? share / sum : 0;
+  }
+
+  void judge_shares(Shares& claimed, Shares& counted, double overlap_min) {
+    normalize(claimed);
+    normalize(counted);
+    double overlap = 0;
+    for (const auto& [name, share] : claimed) {
+      const auto it = counted.find(name);
+      if (it != counted.end()) overlap += std::min(share, it->second);
+    }
+    judgement_.overlap = overlap;
+    judgement_.remarks.push_back(
+        fmt::format("shares of procedures overlap by {:.1f}% (samples are of time, the truth is of "
+                    "instructions)",
+                    100 * overlap));
+    if (overlap >= overlap_min) return;
+    Finding f;
+    f.kind = FindingKind::kShare;
+    f.where = "all procedures";
+    f.evidence = fmt::format("overlap {:.3f}, wanted {:.3f}", overlap, overlap_min);
+    judgement_.findings.push_back(std::move(f));
+  }
+
+  const claims::Claims& claims_;
+  const Truth& truth_;
+  bool complete_;
+  Judgement& judgement_;
+  std::set<std::string> unseen_;
+};
+
+}  // namespace
+
+void judge(const claims::Claims& claims, const Truth& truth, double overlap_min, bool complete,
+           Judgement& judgement) {
+  PlaceJudge(claims, truth, complete, judgement).run(overlap_min);
+}
+
+}  // namespace tally::verify

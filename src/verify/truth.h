@@ -1,0 +1,59 @@
+// What really happened, whoever counted it: for judging profiles that are not made of our blocks.
+//
+// Problem.  Other tools claim counts of instructions, branches, lines; their blocks are not ours.
+//
+// Idea.  Both engines' results are brought to the same three things: how often each instruction was
+// executed, how often control went from one instruction to another, and how often each procedure
+// was entered.  Claims of any form are compared with these.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "claims/claims.h"
+#include "profile/model.h"
+#include "verify/checkers.h"
+
+namespace tally::verify {
+
+struct TruthEdge {
+  LinkAddr from_begin;  // the block
+  LinkAddr from_last;   // its last instruction
+  std::string to_module;
+  LinkAddr to;
+  EdgeRole role = EdgeRole::kUnknown;
+  uint64_t count = 0;
+};
+
+struct TruthInstruction {
+  int64_t count = 0;
+  bool repeated = false;  // rep: other tools count repetitions
+};
+
+struct TruthModule {
+  std::map<uint64_t, TruthInstruction> instructions;
+  std::map<uint64_t, uint64_t> blocks;  // arrivals, by where they begin
+  std::unordered_map<uint64_t, std::vector<TruthEdge>> by_last;
+  std::unordered_map<uint64_t, std::vector<TruthEdge>> by_begin;
+  std::unordered_map<uint64_t, uint64_t> arrivals;  // at an instruction by calls, or out of turn
+  std::shared_ptr<elf::Image> image;                // nullptr: no file
+};
+
+struct Truth {
+  std::unordered_map<std::string, TruthModule> modules;
+  uint64_t executed = 0;
+  void add(const profile::Profile& profile);
+  void add(const Code& code, const BlockChecker& blocks, const EdgeChecker& edges);
+  const TruthModule* module(const std::string& path) const;
+
+ private:
+  void add_edge(const std::string& module, TruthEdge edge);
+};
+
+// `overlap_min`: what two distributions have to have in common.
+void judge(const claims::Claims& claims, const Truth& truth, double overlap_min, bool complete,
+           Judgement& judgement);
+
+}  // namespace tally::verify

@@ -1,0 +1,159 @@
+// Running and judging.  See verify.h.
+#include "verify/verify.h"
+
+#include <algorithm>
+
+#include "profile/file.h"
+#include "verify/checkers.h"
+#include "verify/explain.h"
+#include "verify/truth.h"
+
+namespace tally::verify {
+namespace {
+
+uint64_t distance(const Finding& f) {
+  return f.claimed > f.counted ? f.claimed - f.counted : f.counted - f.claimed;
+}
+
+// The builds have to be the same, or every address means something else.
+Status check_builds(const claims::Claims& claims, Code& code, Judgement& judgement) {
+  for (const claims::Module& m : claims.modules) {
+    const CodeModule& module = code.module(m.path);
+    if (!module.image || m.build_id.empty() || module.build_id.empty()) continue;
+    if (m.build_id == module.build_id) continue;
+    const std::string words =
+        fmt::format("{}: the profile is of another build (build-id {}, the file has {})", m.path,
+                    m.build_id, module.build_id);
+    if (m.main_program) return make_error(ErrorKind::kMismatch, "{}", words);
+    judgement.remarks.push_back(words);
+  }
+  return Ok{};
+}
+
+void sort_findings(std::vector<Finding>& findings) {
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (a.reason != b.reason) return a.reason < b.reason;
+    if (distance(a) != distance(b)) return distance(a) > distance(b);
+    return std::tie(a.where, a.to) < std::tie(b.where, b.to);
+  });
+}
+
+}  // namespace
+
+namespace {
+
+// Blocks as the profile has them: our own profile and the plain form.
+bool is_of_blocks(const claims::Claims& claims) {
+  return claims.form == claims::Form::kTally || claims.form == claims::Form::kPlain;
+}
+
+// Blocks with the least still to come by what is claimed, as many as the stops will do for.
+std::vector<BlockId> coldest(const ClaimedBlocks& blocks, const BlockChecker& entered,
+                             uint64_t stops) {
+  std::vector<std::pair<uint64_t, BlockId>> order;
+  for (const auto& [id, claimed] : blocks.counts()) {
+    const uint64_t done = entered.entered(id);
+    order.emplace_back(claimed > done ? claimed - done : 0, id);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<BlockId> chosen;
+  uint64_t sum = 0;
+  for (const auto& [left, id] : order) {
+    sum += left;
+    if (sum > stops) break;
+    chosen.push_back(id);
+  }
+  return chosen;
+}
+
+// After half of the budget only cold blocks were watched: their counts are complete, others are
+// lower bounds.
+void judge_partly(Code& code, const claims::Claims& claims, ClaimedBlocks& blocks,
+                  const EdgeChecker& edges, const BlockChecker& entered, Verdict& verdict) {
+  Coverage coverage;
+  for (const BlockId id : verdict.outcome.watched) coverage.watched.insert(id);
+  blocks.settle();
+  edges.judge(claims, blocks, verdict.outcome.complete, verdict.judgement, &coverage);
+  entered.judge(claims, blocks, verdict.outcome.complete, verdict.judgement, &coverage);
+  const auto share = [](uint64_t part, uint64_t whole) {
+    return whole == 0 ? 100.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  };
+  verdict.judgement.remarks.push_back(
+      fmt::format("budget: everything was followed for {:.1f} s, then {} cold blocks; {:.1f}% of "
+                  "the edges were "
+                  "verified completely, {:.2f}% of their executions were seen",
+                  verdict.outcome.followed_seconds, coverage.watched.size(),
+                  share(coverage.edges_complete, verdict.judgement.edges.judged),
+                  share(verdict.judgement.edges.executions, coverage.executions_claimed)));
+  (void)code;
+}
+
+Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
+  Verdict verdict;
+  Code code;
+  ClaimedBlocks blocks(code, claims);
+  if (claims.form == claims::Form::kTally) {
+    TRY_ASSIGN(const auto corrections, corrections_of(claims.file, options.run));
+    blocks.correct(corrections);
+  }
+  EdgeChecker edges(code);
+  BlockChecker entered(code);
+  ProcedureChecker procedures(code);
+  WatchOptions watch_options = options.watch;
+  watch_options.choose_cold = [&](uint64_t stops) { return coldest(blocks, entered, stops); };
+  TRY_ASSIGN(verdict.outcome, watch(watch_options, code, {&edges, &entered, &procedures}));
+  Judgement& judgement = verdict.judgement;
+  TRY(check_builds(claims, code, judgement));
+  const bool complete = verdict.outcome.complete;
+  if (verdict.outcome.cold_only) {
+    judge_partly(code, claims, blocks, edges, entered, verdict);
+  } else if (is_of_blocks(claims)) {
+    blocks.settle();
+    edges.judge(claims, blocks, complete, judgement);
+    entered.judge(claims, blocks, complete, judgement);
+    procedures.judge(claims, blocks, edges, entered, complete, judgement);
+  } else {
+    Truth truth;
+    truth.add(code, entered, edges);
+    judge(claims, truth, options.overlap_min, complete, judgement);
+  }
+  return verdict;
+}
+
+Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions& options) {
+  Verdict verdict;
+  verdict.engine = Engine::kTranslate;
+  CHECK(options.translate) << "nobody translates";
+  TRY_ASSIGN(const std::string counted, options.translate(verdict.outcome));
+  Truth truth;
+  TRY_ASSIGN(profile::Reader reader, profile::Reader::open(counted));
+  for (size_t i = 0; i < reader.runs().size(); ++i) {
+    TRY_ASSIGN(const profile::Profile profile, reader.read(i));
+    for (const profile::Issue& issue : profile.issues) {
+      verdict.judgement.remarks.push_back(
+          fmt::format("not exact here: {}: {}", issue.scope, issue.message));
+    }
+    truth.add(profile);
+  }
+  judge(claims, truth, options.overlap_min, true, verdict.judgement);
+  return verdict;
+}
+
+}  // namespace
+
+Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
+  const StandardInput input;
+  const auto run = [&] {
+    return options.engine == Engine::kTrap ? by_traps(claims, options)
+                                           : by_translation(claims, options);
+  };
+  Result<Verdict> verdict = run();
+  if (!verdict) return verdict.error();
+  explain(claims, options, input, run, *verdict);
+  sort_findings(verdict->judgement.findings);
+  verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
+                      verdict->outcome.complete;
+  return verdict;
+}
+
+}  // namespace tally::verify

@@ -1,0 +1,47 @@
+// `tally verify`: a profile, the program it is of, and the judgement.
+//
+//   read the claims -> run the original program under an engine -> compare -> explain
+//
+// Two engines count: `kTrap`, the monitor of monitor.h on the unmodified program, and `kTranslate`,
+// our own code cache, which is itself a thing to be verified, but a hundred times faster.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "claims/claims.h"
+#include "verify/judgement.h"
+#include "verify/monitor.h"
+
+namespace tally::verify {
+
+enum class Engine : uint8_t { kTrap, kTranslate };
+
+struct VerifyOptions {
+  Engine engine = Engine::kTrap;
+  WatchOptions watch;
+  std::optional<uint32_t> run;  // of our own profile: that run instead of all
+  double overlap_min = 0.5;     // of shares
+  bool second_run = true;       // to tell what differs from run to run, when anything does
+  // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.
+  std::function<Result<std::string>(Outcome&)> translate;
+};
+
+struct Verdict {
+  bool verified = false;
+  Engine engine = Engine::kTrap;
+  Outcome outcome;
+  Judgement judgement;
+};
+
+// `claims` are judged by running `options.watch.command` once.
+Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options);
+
+// Text for people, or JSON.
+std::string render_text(const claims::Claims& claims, const Verdict& verdict, size_t listed_max);
+std::string render_json(const claims::Claims& claims, const Verdict& verdict);
+
+}  // namespace tally::verify

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""`tally verify`: what is right is verified, what is wrong is found and named, for each way to ask.
+
+  damaged        an edge whose count is off by one, a missing edge, an invented one
+  figure 2       GCC's instrumentation moves the table: gcov's profile is wrong, Tally's is not
+  canon_hash     the same with addresses of the heap
+  by_time        differences of the program's own are told from those of the profile
+  endless        a budget ends a program that does not end; ^C shows what is known
+  refusals       exit statuses and one line for each kind of bad input
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import processes
+
+TALLY = os.environ["TALLY"]
+WORK = os.environ["WORK"]
+SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "verify")
+problems = []
+
+
+def expect(condition, words):
+    if not condition:
+        problems.append(words)
+        print("FAILED: " + words, flush=True)
+
+
+def run(command, label, **more):
+    return processes.run(command, WORK, label, 120, cwd=WORK, **more)
+
+
+def compile_program(name, *flags, source=None):
+    path = os.path.join(WORK, name)
+    source = os.path.join(SOURCES, (source or name) + ".c")
+    command = ["gcc", "-O0", "-g", "-no-pie", source, "-o", path, *flags]
+    subprocess.run(command, check=True, cwd=WORK)
+    return path
+
+
+def profile(program, file):
+    done = run([TALLY, "profile", "-o", file, "--", program], "profile")
+    expect(done.status == 0, f"profile of {program}: {done.end()}")
+
+
+def verify(program, file, label, *options):
+    result = os.path.join(WORK, label + ".json")
+    command = [TALLY, "verify", "--profile=" + file, "--format=json", "-o", result, *options]
+    done = run(command + ["--", program], label)
+    verdict = None
+    if os.path.exists(result):
+        with open(result, encoding="utf-8") as f:
+            verdict = json.load(f)
+    return done, verdict
+
+
+def plain_edges(file, program):
+    """Edges within the main program, as the paper's form has them."""
+    out = subprocess.run([TALLY, "dump", "edges", file, "--format=csv"], check=True,
+                         capture_output=True, text=True).stdout.splitlines()
+    rows = [line.split(",") for line in out[1:]]
+    names = out[0].split(",")
+    at = {name: i for i, name in enumerate(names)}
+    edges = {}
+    for r in rows:
+        if r[at["module"]] == program and r[at["to_module"]] == program:
+            if r[at["kind"]] == "call_return":
+                continue
+            key = (r[at["from_block"]], r[at["to_block"]])
+            edges[key] = edges.get(key, 0) + int(r[at["count"]])
+    return edges
+
+
+def write_plain(edges, label):
+    path = os.path.join(WORK, label + ".edges")
+    with open(path, "w", encoding="utf-8") as f:
+        f.writelines(f"{a} {b} {n}\n" for (a, b), n in edges.items())
+    return path
+
+
+def damaged(program, file):
+    edges = plain_edges(file, program)
+    done, verdict = verify(program, write_plain(edges, "whole"), "whole", "--engine=trap")
+    expect(done.status == 0 and verdict["verified"], "the undamaged edges are not verified")
+    hot = max(edges, key=edges.get)
+    for delta in (1, -1):
+        wrong = dict(edges)
+        wrong[hot] += delta
+        done, verdict = verify(program, write_plain(wrong, "off"), "off", "--engine=trap")
+        found = [f for f in verdict["findings"] if f["kind"] == "edge count"]
+        expect(done.status == 1 and len(verdict["findings"]) == 1, f"{delta}: not one finding")
+        expect(found and found[0]["claimed"] - found[0]["counted"] == delta, f"{delta}: residue")
+        expect(found and int(found[0]["address"], 16) == int(hot[0], 16), f"{delta}: address")
+        expect(found and found[0]["reason"] == "wrong", f"{delta}: reason")
+        expect(found and "line" in found[0].get("record", ""), f"{delta}: no line of the profile")
+    without = dict(edges)
+    del without[hot]
+    done, verdict = verify(program, write_plain(without, "less"), "less", "--engine=trap")
+    kinds = [f["kind"] for f in verdict["findings"]]
+    expect(done.status == 1 and kinds == ["missing edge"], f"a missing edge gives {kinds}")
+    more = dict(edges)
+    more[(hot[0], hex(int(hot[1], 16) + 1))] = 3
+    done, verdict = verify(program, write_plain(more, "more"), "more", "--engine=trap")
+    expect(done.status == 1 and verdict["findings"], "an invented edge is not found")
+
+
+def gcov_of(name, *flags):
+    """Runs the instrumented program; returns its profile and what it printed."""
+    folder = os.path.join(WORK, "cov-" + name)
+    os.makedirs(folder, exist_ok=True)
+    source = os.path.join(SOURCES, name + ".c")
+    build = ["gcc", "-O0", "-g", "-no-pie", "--coverage", source, "-o", name, *flags]
+    subprocess.run(build, check=True, cwd=folder)
+    for old in [n for n in os.listdir(folder) if n.endswith(".gcda")]:
+        os.unlink(os.path.join(folder, old))
+    done = processes.run([os.path.join(folder, name)], folder, "covered", 60, cwd=folder)
+    data = next(n for n in os.listdir(folder) if n.endswith(".gcda"))
+    subprocess.run(["gcov", "--json-format", data], check=True, cwd=folder, capture_output=True)
+    file = next(n for n in os.listdir(folder) if n.endswith(".gcov.json.gz"))
+    return os.path.join(folder, file), done.stdout
+
+
+def moved_by_instrumentation(name, flags_of):
+    """A build whose instrumented twin takes another way."""
+    for flags in flags_of:
+        program = compile_program(name, *flags)
+        covered, printed = gcov_of(name, *flags)
+        native = run([program], "native-" + name)
+        if printed != native.stdout:
+            return program, covered
+    raise SystemExit("no padding makes the instrumented program behave otherwise")
+
+
+def shifted(name, flags_of):
+    program, covered = moved_by_instrumentation(name, flags_of)
+    for engine in ("trap", "translate"):
+        label = f"{name}-gcov-{engine}"
+        done, verdict = verify(program, covered, label, "--engine=" + engine)
+        expect(done.status == 1, f"{label}: {done.end()} {done.stderr[-300:]}")
+        expect(verdict and verdict["lines"]["judged"] > 3, f"{label}: few lines judged")
+        wrong = [f for f in verdict["findings"] if f["kind"] == "line count"] if verdict else []
+        expect(wrong, f"{label}: no line is wrong")
+    file = os.path.join(WORK, name + ".tally")
+    profile(program, file)
+    for engine in ("trap", "translate"):
+        done, verdict = verify(program, file, f"{name}-{engine}", "--engine=" + engine)
+        expect(done.status == 0 and verdict["verified"], f"{name}: Tally's own, {engine}")
+
+
+def by_itself():
+    program = compile_program("by_time")
+    file = os.path.join(WORK, "by_time.tally")
+    profile(program, file)
+    done, verdict = verify(program, file, "by_time")
+    reasons = {f["reason"] for f in verdict["findings"]}
+    expect(done.status == 1 and reasons == {"nondeterministic"}, f"by_time: {reasons}")
+    done, verdict = verify(program, file, "by_time-once", "--once")
+    expect({f["reason"] for f in verdict["findings"]} == {"wrong"}, "by_time: --once explains")
+
+
+def without_end():
+    program = compile_program("endless")
+    whole = compile_program("figure2")
+    file = os.path.join(WORK, "figure2.tally")
+    profile(whole, file)
+    plain = os.path.join(WORK, "endless.edges")
+    text = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
+    main = next(line.split()[0] for line in text.splitlines() if line.endswith(" main"))
+    with open(plain, "w", encoding="utf-8") as f:
+        f.write(f"{main} {main} 0\n")
+    done, verdict = verify(program, plain, "endless", "--engine=trap", "--budget=2s")
+    expect(done.status == 1 and not verdict["complete"], f"endless: {done.end()}")
+    result = os.path.join(WORK, "interrupted.json")
+    command = [TALLY, "verify", "--profile=" + plain, "--engine=trap", "--format=json"]
+    command += ["-o", result]
+    child = subprocess.Popen(command + ["--", program], cwd=WORK)
+    time.sleep(1.5)
+    child.send_signal(signal.SIGINT)
+    status = child.wait(30)
+    expect(status == 1 and os.path.exists(result), f"^C: status {status}")
+    with open(result, encoding="utf-8") as f:
+        verdict = json.load(f)
+    expect(verdict["why_incomplete"] == "interrupted", "^C: " + verdict.get("why_incomplete", ""))
+
+
+def budget(program, file):
+    done, verdict = verify(program, file, "budget", "--budget=300ms")
+    expect(done.status == 0 and verdict["verified"], "with a budget it is not verified")
+    said = [r for r in verdict["remarks"] if r.startswith("budget:")]
+    expect(len(said) == 1, "the budget is not mentioned")
+
+
+def refusals(program, file):
+    other = compile_program("other", "-DPAD=4096", source="figure2")
+    cases = (
+        (2, ["verify", "--profile=" + file]),
+        (2, ["verify", "--profile=" + file, "--budget=soon", "--", program]),
+        (2, ["verify", "--", program]),
+        (127, ["verify", "--profile=" + file, "--", "./no-such-program"]),
+        (125, ["verify", "--profile=" + SOURCES + "/figure2.c", "--", program]),
+        (125, ["verify", "--profile=/nonexistent", "--", program]),
+    )
+    for status, arguments in cases:
+        done = run([TALLY, *arguments], "refused")
+        lines = done.stderr.decode().strip().splitlines()
+        expect(done.status == status, f"{arguments[1:3]}: status {done.end()}, not {status}")
+        expect(len(lines) == 1 and lines[0].startswith("tally: "), f"{arguments[1:3]}: {lines}")
+    done = run([TALLY, "verify", "--profile=" + file, "--", other], "other")
+    expect(done.status not in (0, None) and len(done.stderr.strip().splitlines()) == 1,
+           f"a profile of another program: {done.end()} {done.stderr}")
+
+
+def main():
+    program = compile_program("figure2")
+    file = os.path.join(WORK, "first.tally")
+    profile(program, file)
+    damaged(program, file)
+    budget(program, file)
+    refusals(program, file)
+    shifted("figure2", [()] + [(f"-DPAD={n * 64}",) for n in range(1, 30)])
+    shifted("canon_hash", [(f"-DPAD={n * 256}",) for n in range(1, 20)])
+    by_itself()
+    without_end()
+    print(f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+// Never ends.
+volatile unsigned long turns;
+int main(void) {
+  for (;;) turns++;
+}
