@@ -179,7 +179,7 @@ class TextReport {
                                    with_commas(run.code_cache_bytes), with_commas(run.misses)));
     fact("Time", fmt::format("{:.3f} s elapsed; CPU {:.3f} s target, {:.3f} s monitor",
                              run.wall_seconds, run.target_cpu_seconds, run.monitor_cpu_seconds));
-    for (const auto& [name, value] : run.more) fact(name, value);
+    // The free facts of the run are for programs: JSON and `tally dump profile` have them.
   }
 
   void runs() {
