@@ -10,9 +10,10 @@
 //     add  rX, rT                         jmp rX
 //     jmp  rX
 //
-// The number of entries comes from the compare if one is in sight; else the table is read until an
-// entry points outside of the procedure.  Reading too much yields blocks that never run; reading
-// too little, blocks found at run time.  Neither changes a count.
+// The number of entries comes from the compare if one is in sight; else the table is read until
+// several entries in a row point outside of the procedure (single ones lead to its cold part:
+// python's interpreter begins with one).  Reading too much yields blocks that never run; reading too
+// little, blocks found at run time.  Neither changes a count.
 #include <algorithm>
 #include <cstring>
 
@@ -25,6 +26,7 @@ using isa::TableInsn;
 using isa::TableStep;
 
 constexpr uint64_t kEntriesMax = 4096;
+constexpr unsigned kStrangersMax = 16;
 
 struct Table {
   LinkAddr address;
@@ -144,14 +146,15 @@ std::vector<LinkAddr> jump_table_targets(std::span<const WindowInsn> window, con
   Table table;
   if (!view.read_data || !matcher.match(table)) return targets;
   const uint64_t bound = matcher.bound();
+  unsigned strangers = 0;
   for (uint64_t i = 0; i < (bound ? bound : kEntriesMax); ++i) {
     LinkAddr target;
     if (!read_entry(table, i, view, target)) break;
     if (!range.contains(target)) {
-      // With a bound, an entry may lead to the procedure's cold part; without, the table is over.
-      if (bound) continue;
-      break;
+      if (!bound && ++strangers > kStrangersMax) break;
+      continue;
     }
+    strangers = 0;
     targets.push_back(target);
   }
   std::sort(targets.begin(), targets.end());
