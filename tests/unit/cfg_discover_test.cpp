@@ -330,14 +330,15 @@ TEST(JumpTable, PointersAtAFixedAddress) {
   EXPECT_EQ(edges(p, 5), (Edges{"table_jump 13", "table_jump 14"}));
 }
 
-TEST(JumpTable, ComputedGotoReadsUntilAnEntryLeaves) {
+TEST(JumpTable, ComputedGotoReadsUntilManyEntriesLeave) {
   Code code({0x48, 0x8d, 0x15, 0, 0, 0, 0,  // 0 lea rdx, [rip+table]
              0xff, 0x24, 0xc2,              // 7 jmp [rdx+rax*8]
              0x90, 0xeb, 0xfa,              // 10 nop; jmp 7
              0xc3});                        // 13 ret
-  const uint64_t table = code.add<uint64_t>(kBase + 10);
+  const uint64_t table = code.add<uint64_t>(0x88888888);  // the cold part
+  code.add<uint64_t>(kBase + 10);
   code.add<uint64_t>(kBase + 13);
-  code.add<uint64_t>(0x99999999);
+  for (int i = 0; i < 17; ++i) code.add<uint64_t>(0x99999999);
   code.add<uint64_t>(kBase + 12);  // behind the end: not an entry
   code.set32(3, table - (kBase + 7));
   const Procedure p = code.discover();
