@@ -4,9 +4,9 @@
 For each program, round by round: natively, with a counter in every block (*slow*), with counters
 outside a maximum spanning tree (*quick*), the same with measured weights (*feedback*) and, if
 wanted, under callgrind.  CPU time is user + system time of everything the command started (wait4),
-so the monitor's share is in it.  A ratio is the median of the rounds' own ratios.  Every run's output, stderr and exit status
-must equal the native one's, and every profile must be balanced; whatever is not is listed and the
-exit status is 1.
+so the monitor's share is in it.  A ratio is the median of the rounds' own ratios.  Every run's
+output, stderr and exit status must equal the native one's, and every profile must be balanced;
+whatever is not is listed and the exit status is 1.
 
 usage: run.py --tally=PATH [--runs=5] [--only=NAME,...] [--scale=1] [--callgrind]
               [--placements=blocks,edges,feedback] [--out=bench/results.md]

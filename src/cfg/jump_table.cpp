@@ -12,8 +12,8 @@
 //
 // The number of entries comes from the compare if one is in sight; else the table is read until
 // several entries in a row point outside of the procedure (single ones lead to its cold part:
-// python's interpreter begins with one).  Reading too much yields blocks that never run; reading too
-// little, blocks found at run time.  Neither changes a count.
+// python's interpreter begins with one).  Reading too much yields blocks that never run; reading
+// too little, blocks found at run time.  Neither changes a count.
 #include <algorithm>
 #include <cstring>
 

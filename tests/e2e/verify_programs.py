@@ -32,6 +32,10 @@ class Failed(Exception):
     pass
 
 
+# Programs whose timers run out elsewhere when the program is slow.
+TIMED = {"signal_restart"}
+
+
 def run(program, command, folder, label, cwd):
     env = dict(processes.ENVIRONMENT, **program.environment())
     stdin = None
@@ -63,10 +67,11 @@ def verify(program, command, folder, file, extra, native):
         verdict = json.load(f)
     if verdict["lost"]:
         raise Failed(f"{label}: lost {verdict['lost']} times: {verdict['first_lost']}")
-    if done.stdout != native.stdout:
+    timed = program.name in TIMED
+    if done.stdout != native.stdout and not timed:
         raise Failed(f"{label}: the program's output differs from native")
     may_differ = (
-        program.get("varies") or program.get("inexact") or "-pthread" in program.get("flags")
+        timed or program.get("varies") or program.get("inexact") or "-pthread" in program.get("flags")
     )
     reasons = {f["reason"] for f in verdict["findings"]}
     if program.name in DIFFER_BY_THEMSELVES and reasons <= {"nondeterministic"}:

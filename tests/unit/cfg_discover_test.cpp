@@ -331,10 +331,10 @@ TEST(JumpTable, PointersAtAFixedAddress) {
 }
 
 TEST(JumpTable, ComputedGotoReadsUntilManyEntriesLeave) {
-  Code code({0x48, 0x8d, 0x15, 0, 0, 0, 0,  // 0 lea rdx, [rip+table]
-             0xff, 0x24, 0xc2,              // 7 jmp [rdx+rax*8]
-             0x90, 0xeb, 0xfa,              // 10 nop; jmp 7
-             0xc3});                        // 13 ret
+  Code code({0x48, 0x8d, 0x15, 0, 0, 0, 0,                // 0 lea rdx, [rip+table]
+             0xff, 0x24, 0xc2,                            // 7 jmp [rdx+rax*8]
+             0x90, 0xeb, 0xfa,                            // 10 nop; jmp 7
+             0xc3});                                      // 13 ret
   const uint64_t table = code.add<uint64_t>(0x88888888);  // the cold part
   code.add<uint64_t>(kBase + 10);
   code.add<uint64_t>(kBase + 13);

@@ -73,7 +73,6 @@ Not exact             nothing known
 Counters              3 placed, 20 increments
 Translated            10 instructions into 4,096 bytes of code cache, 2 misses
 Time                  2.500 s elapsed; CPU 2.000 s target, 0.250 s monitor
-a fact                its value
 
 Threads by instructions executed
         instructions   share    run       tid  begun   ended        name
