@@ -195,7 +195,7 @@ void Session::handle(const Event& event) {
     case Kind::kGroupStop:
       return group_stopped(event);
     case Kind::kThreadReady:  // continued after a stop
-    case Kind::kSystemCall:  // only where tracee/watch.h asked for it
+    case Kind::kSystemCall:   // only where tracee/watch.h asked for it
     case Kind::kOther:
     case Kind::kExec:
     case Kind::kGone:

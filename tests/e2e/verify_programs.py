@@ -71,7 +71,8 @@ def verify(program, command, folder, file, extra, native):
     if done.stdout != native.stdout and not timed:
         raise Failed(f"{label}: the program's output differs from native")
     may_differ = (
-        timed or program.get("varies") or program.get("inexact") or "-pthread" in program.get("flags")
+        timed or program.get("varies") or program.get("inexact")
+        or "-pthread" in program.get("flags")
     )
     reasons = {f["reason"] for f in verdict["findings"]}
     if program.name in DIFFER_BY_THEMSELVES and reasons <= {"nondeterministic"}:
