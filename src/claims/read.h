@@ -49,6 +49,9 @@ std::vector<std::string> form_names();
 // Claims of a profile of ours that is in memory.  `file` is what messages call it.
 Claims claims_of(const profile::Profile& profile, const std::string& file);
 
+// What an edge of ours is among claims.
+EdgeRole role_of(profile::EdgeKind kind);
+
 // "line 17", "row 4 of edges"; empty when the claim has no place in the profile.
 enum class RecordKind : uint8_t { kBlock, kEdge, kInstruction, kProcedure, kLine };
 std::string describe_record(Form form, RecordKind kind, Record record);

@@ -13,25 +13,6 @@ namespace {
 
 using profile::CountSource;
 
-EdgeRole role_of(profile::EdgeKind kind) {
-  switch (kind) {
-    case profile::EdgeKind::kFallthrough:
-      return EdgeRole::kFallthrough;
-    case profile::EdgeKind::kTaken:
-    case profile::EdgeKind::kJump:
-    case profile::EdgeKind::kIndirectJump:
-      return EdgeRole::kBranch;
-    case profile::EdgeKind::kCall:
-    case profile::EdgeKind::kIndirectCall:
-      return EdgeRole::kCall;
-    case profile::EdgeKind::kCallReturn:
-      return EdgeRole::kCallReturn;
-    case profile::EdgeKind::kSystemCall:
-      return EdgeRole::kSystemCall;
-  }
-  return EdgeRole::kUnknown;
-}
-
 class Converter {
  public:
   explicit Converter(const profile::Profile& profile) : profile_(profile) {}
@@ -177,6 +158,25 @@ Result<profile::Profile> load(const Source& source, bool& rows_as_in_file) {
 }
 
 }  // namespace
+
+EdgeRole role_of(profile::EdgeKind kind) {
+  switch (kind) {
+    case profile::EdgeKind::kFallthrough:
+      return EdgeRole::kFallthrough;
+    case profile::EdgeKind::kTaken:
+    case profile::EdgeKind::kJump:
+    case profile::EdgeKind::kIndirectJump:
+      return EdgeRole::kBranch;
+    case profile::EdgeKind::kCall:
+    case profile::EdgeKind::kIndirectCall:
+      return EdgeRole::kCall;
+    case profile::EdgeKind::kCallReturn:
+      return EdgeRole::kCallReturn;
+    case profile::EdgeKind::kSystemCall:
+      return EdgeRole::kSystemCall;
+  }
+  return EdgeRole::kUnknown;
+}
 
 Claims claims_of(const profile::Profile& profile, const std::string& file) {
   return Converter(profile).run(file);

@@ -1,24 +1,10 @@
 // Bringing what the engines counted into one form.  See truth.h.
 #include "verify/truth.h"
 
+#include "claims/read.h"
+
 namespace tally::verify {
 namespace {
-
-EdgeRole role_of(profile::EdgeKind kind) {
-  switch (kind) {
-    case profile::EdgeKind::kFallthrough:
-      return EdgeRole::kFallthrough;
-    case profile::EdgeKind::kCall:
-    case profile::EdgeKind::kIndirectCall:
-      return EdgeRole::kCall;
-    case profile::EdgeKind::kCallReturn:
-      return EdgeRole::kCallReturn;
-    case profile::EdgeKind::kSystemCall:
-      return EdgeRole::kSystemCall;
-    default:
-      return EdgeRole::kBranch;
-  }
-}
 
 void open_image(TruthModule& module, const std::string& path) {
   if (module.image || path.empty() || path[0] != '/') return;
@@ -76,7 +62,7 @@ void Truth::add(const profile::Profile& profile) {
                              .from_last = last[from.id],
                              .to_module = path_of(to),
                              .to = to.address,
-                             .role = role_of(e.kind),
+                             .role = claims::role_of(e.kind),
                              .count = e.count});
   }
 }

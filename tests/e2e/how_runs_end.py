@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 
+from processes import alive
 from refusal import TALLY, WORK, accepted, compile_c, complain, finish, path, profile, run
 
 PROGRAM = compile_c(
@@ -143,14 +144,6 @@ def started(name, *options):
     pid, child = map(int, re.fullmatch(r"pid (\d+) child (\d+)\n", line).groups())
     time.sleep(0.3)
     return tally, pid, child
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def must_be_gone(what, *pids):

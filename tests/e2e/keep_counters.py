@@ -13,6 +13,7 @@ import struct
 import subprocess
 import time
 
+from processes import alive
 from refusal import TALLY, WORK, accepted, compile_c, complain, finish, path, profile, refused
 
 SEED = int(os.environ.get("SEED", "0")) or random.randrange(1, 1 << 30)
@@ -85,14 +86,6 @@ SYMBOLS = {
     ).stdout.splitlines()
     if len(line.split()) == 3
 }
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def slots(name):

@@ -54,6 +54,15 @@ def members_of_group(group):
     return found
 
 
+def alive(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def run(command, folder, label, timeout, stdin=None, env=None, randomize=False, cwd=None):
     """Runs `command`; stdout and stderr are kept in folder/label.stdout and .stderr."""
     os.makedirs(folder, exist_ok=True)
