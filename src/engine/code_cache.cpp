@@ -24,9 +24,10 @@ void CodeCache::initialize_tables() {
   uint8_t* tables = region_.tables();
   // System calls that concern the monitor; see service.cpp for what each is about.
   for (long number :
-       {SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_rt_sigreturn, SYS_execve, SYS_execveat,
-        SYS_exit, SYS_rseq, SYS_arch_prctl, SYS_pkey_mprotect, SYS_shmat, SYS_prctl, SYS_seccomp,
-        SYS_personality, SYS_prlimit64, SYS_setrlimit, SYS_getrlimit, SYS_ptrace}) {
+       {SYS_mmap,        SYS_mprotect,      SYS_munmap,    SYS_mremap,     SYS_rt_sigreturn,
+        SYS_execve,      SYS_execveat,      SYS_exit,      SYS_exit_group, SYS_rseq,
+        SYS_arch_prctl,  SYS_pkey_mprotect, SYS_shmat,     SYS_prctl,      SYS_seccomp,
+        SYS_personality, SYS_prlimit64,     SYS_setrlimit, SYS_getrlimit,  SYS_ptrace}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;

@@ -247,6 +247,21 @@ void ImageRun::release_child(pid_t tid, const std::string& why) {
   tracee::detach(tid);
 }
 
+bool ImageRun::is_ending(pid_t tid) const {
+  if (std::chrono::steady_clock::now() < doomed_until_) return true;
+  const std::vector<uint32_t> enders = service_.ends_others();
+  return !enders.empty() && std::any_of(threads_.begin(), threads_.end(), [&](const auto& entry) {
+    const Thread& thread = entry.second;
+    return entry.first != tid && thread.slot && !thread.own_process &&
+           std::find(enders.begin(), enders.end(), *thread.slot) != enders.end();
+  });
+}
+
+void ImageRun::expect_end() {
+  constexpr auto kForAWhile = std::chrono::seconds(1);
+  doomed_until_ = std::chrono::steady_clock::now() + kForAWhile;
+}
+
 void ImageRun::thread_exiting(const tracee::Event& event) {
   const pid_t tid = event.tid;
   auto it = threads_.find(tid);
@@ -256,6 +271,7 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
   if (service_.has_left(slot)) {
     totals_.end(slot, "exit", event.name);  // its stack is on the ledger
   } else if (process_->try_registers(tid, regs)) {
+    if (!it->second.own_process) expect_end();
     // Signals without a handler do not all kill: SIGCHLD, those that are ignored.
     const bool killed = it->second.fatal_signal && event.signal != 0;
     const AbnormalKind kind = killed ? AbnormalKind::kFault : AbnormalKind::kProgramExit;

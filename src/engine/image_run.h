@@ -80,13 +80,18 @@ class ImageRun {
   // A signal is about to be delivered; resumes the thread, or returns what else happened to it.
   std::optional<tracee::Event> signal_stop(tracee::Event event);
 
-  // A process of its own that shares this image's memory until it execs.
+  // Another thread is about to end this one, or somebody has: if so, it goes by itself from the stop
+  // at which it stands to that at its exit, where who resumes it, thinking of the former, would let
+  // it go unseen.  Only a killing from outside is not foreseen.
+  bool is_ending(pid_t tid) const;
+
   // Every thread that is ours is in `parked`, so that `detach` can let them go.
   bool all_parked(const std::set<pid_t>& parked) const {
     return !threads_.empty() && std::all_of(threads_.begin(), threads_.end(), [&](const auto& t) {
       return parked.contains(t.first);
     });
   }
+  // A process of its own that shares this image's memory until it execs.
   bool is_vfork_child(pid_t tid) const {
     auto it = threads_.find(tid);
     return it != threads_.end() && it->second.own_process;
@@ -149,6 +154,7 @@ class ImageRun {
                   uint32_t parent_slot);
   void areas_by_mailbox();
   void end(double cpu_seconds);
+  void expect_end();
   void name_vanished(pid_t tid);
   void end_unseen(pid_t tid, uint32_t slot);
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
@@ -177,6 +183,8 @@ class ImageRun {
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double cpu_before_seconds_ = 0;  // what the process had used when this image began
   bool over_ = false;
+  // Somebody ended threads of ours: the others will follow, unless it was a filter that ends one.
+  std::chrono::steady_clock::time_point doomed_until_;
 };
 
 }  // namespace tally::engine

@@ -76,6 +76,7 @@ std::optional<Event> ImageRun::signal_stop(Event event) {
     return std::nullopt;
   }
   if (ours) it->second.fatal_signal = true;
+  if (ours && !it->second.own_process && signals_.kills(event)) expect_end();
   if (std::getenv("TALLY_DEBUG") != nullptr) explain_signal(event);
   tracee::hide_stop(event.tid);  // a signal that is ignored natively interrupts nothing
   process_->resume(event.tid, event.signal);

@@ -85,6 +85,8 @@ class Service {
   // Takes back a system call that the target is about to execute for the program; restores what was
   // changed of its arguments.  False if there is none.
   bool cancel_syscall(uint32_t slot, user_regs_struct& regs);
+  // Threads on their way into a system call that ends all others of their process, unless it fails.
+  std::vector<uint32_t> ends_others() const;
   // The thread is in its last system call, and what was open on its stack is on the ledger.
   bool has_left(uint32_t slot) const;
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -93,7 +94,11 @@ class Session {
 
  private:
   ImageRun& begin_image(std::unique_ptr<ImageRun> image, const char* begun, const ImageRun* parent);
+  Result<std::optional<Event>> next_event();
   void handle(const Event& event);
+  void handle_stop(const Event& event, ImageRun& image);
+  void resume(pid_t tid, const ImageRun& image);
+  void look_after_held();
   void thread_born(const Event& event, ImageRun& maker);
   Event first_stop_of(pid_t tid);
   void fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker);
@@ -118,6 +123,13 @@ class Session {
   std::map<pid_t, ImageRun*> owner_;                       // of each thread
   std::map<pid_t, Event> early_;  // first stops of threads whose birth is not yet announced
   std::set<pid_t> stopped_;       // threads in a group stop
+  // Threads at a stop that others are about to end (ImageRun::is_ending): they are left there until
+  // their end is reported, or they are not ended after all.
+  struct Held {
+    std::optional<Event> signal;  // that is still to be delivered
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<pid_t, Held> held_;
   uint32_t runs_begun_ = 0;
   bool main_ended_ = false;
   bool letting_go_ = false;  // attached: the end has come, every thread is to be stopped
@@ -158,17 +170,32 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
     begin_image(std::move(image), "start", nullptr).process().resume(main_pid_);
   }
   while (!main_ended_ || !owner_.empty()) {
-    auto event = tracee::wait_for_event();
+    auto event = next_event();
     if (!event) return event.error();
     std::lock_guard lock(service_thread_.mutex());
-    handle(*event);
+    if (*event) handle(**event);
+    look_after_held();
   }
   service_thread_.stop();
   end_.failure = error_;
   return finisher_.finish();
 }
 
+Result<std::optional<Event>> Session::next_event() {
+  if (held_.empty()) {
+    if (options_.attach_to) return tracee::wait_for_event_or_signal();
+    TRY_ASSIGN(const Event event, tracee::wait_for_event());
+    return std::optional(event);
+  }
+  // That a thread need not be held any longer is no event.
+  constexpr useconds_t kLookAgain = 200;
+  TRY_ASSIGN(const std::optional<Event> event, tracee::poll_event());
+  if (!event) usleep(kLookAgain);
+  return event;
+}
+
 void Session::handle(const Event& event) {
+  held_.erase(event.tid);
   if (event.kind != Kind::kGroupStop) stopped_.erase(event.tid);
   if (letting_go_ && park(event)) return;
   if (event.kind == Kind::kExec) return process_execed(event);
@@ -182,7 +209,10 @@ void Session::handle(const Event& event) {
     }
     return;
   }
-  ImageRun& image = *it->second;
+  handle_stop(event, *it->second);
+}
+
+void Session::handle_stop(const Event& event, ImageRun& image) {
   switch (event.kind) {
     case Kind::kThreadBorn:
     case Kind::kForked:
@@ -190,6 +220,10 @@ void Session::handle(const Event& event) {
     case Kind::kExiting:
       return image.thread_exiting(event);
     case Kind::kSignal:
+      if (image.is_ending(event.tid)) {
+        held_[event.tid] = {event, std::chrono::steady_clock::now()};
+        return;
+      }
       if (auto other = image.signal_stop(event)) handle(*other);
       return;
     case Kind::kGroupStop:
@@ -199,7 +233,32 @@ void Session::handle(const Event& event) {
     case Kind::kOther:
     case Kind::kExec:
     case Kind::kGone:
-      return tracee::resume(event.tid);
+      return resume(event.tid, image);
+  }
+}
+
+void Session::resume(pid_t tid, const ImageRun& image) {
+  if (!image.is_ending(tid)) return tracee::resume(tid);
+  held_[tid] = {std::nullopt, std::chrono::steady_clock::now()};
+}
+
+void Session::look_after_held() {
+  if (held_.empty()) return;
+  // Who should have ended them may itself wait for one of them, in ways that are not for us to
+  // know.
+  constexpr auto kLongEnough = std::chrono::seconds(1);
+  const auto now = std::chrono::steady_clock::now();
+  for (const auto& [tid, held] : std::map(held_)) {
+    auto it = owner_.find(tid);
+    const bool known = it != owner_.end();
+    if (known && it->second->is_ending(tid) && now - held.since < kLongEnough) continue;
+    held_.erase(tid);
+    if (!known) continue;
+    if (!held.signal) {
+      tracee::resume(tid);
+    } else if (auto other = it->second->signal_stop(*held.signal)) {
+      handle(*other);
+    }
   }
 }
 
@@ -281,10 +340,11 @@ Status Session::run_attached() {
     if (options_.attached) options_.attached(run.facts().program, threads.size());
   }
   while (!owner_.empty()) {
-    auto event = tracee::wait_for_event_or_signal();
+    auto event = next_event();
     if (!event) return event.error();
     std::lock_guard lock(service_thread_.mutex());
     if (*event) handle(**event);
+    look_after_held();
     look_for_failures();
     if (is_end_wished() && !letting_go_) begin_letting_go();
     if (letting_go_) {
@@ -412,11 +472,11 @@ void Session::thread_born(const Event& event, ImageRun& maker) {
       if (first.kind == Kind::kGroupStop) {
         tracee::listen(tid);
       } else {
-        tracee::resume(tid);
+        resume(tid, *owner_[tid]);
       }
     }
   }
-  tracee::resume(event.tid);
+  resume(event.tid, maker);
 }
 
 void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {

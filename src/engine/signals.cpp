@@ -13,7 +13,10 @@ using tracee::Event;
 
 namespace {
 
-constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
+constexpr uint64_t bit_of(int signal) {
+  return 1ull << (signal - 1);
+}
+constexpr uint64_t kTrapBit = bit_of(SIGTRAP);
 constexpr uint64_t kAllButTrap = ~kTrapBit;
 constexpr int kFirstRealTime = 32;
 
@@ -86,7 +89,15 @@ void Signals::forget(pid_t tid) {
 bool Signals::has_handler(const Event& event) {
   const tracee::Process::Dispositions now = process_.dispositions(event.tid);
   trap_ignored_ = (now.ignored & kTrapBit) != 0;
-  return (now.caught >> (event.signal - 1) & 1) != 0;
+  return (now.caught & bit_of(event.signal)) != 0;
+}
+
+bool Signals::kills(const Event& event) const {
+  constexpr uint64_t kHarmless = bit_of(SIGCHLD) | bit_of(SIGCONT) | bit_of(SIGURG) |
+                                 bit_of(SIGWINCH) | bit_of(SIGSTOP) | bit_of(SIGTSTP) |
+                                 bit_of(SIGTTIN) | bit_of(SIGTTOU);
+  const tracee::Process::Dispositions now = process_.dispositions(event.tid);
+  return ((kHarmless | now.ignored | now.caught) & bit_of(event.signal)) == 0;
 }
 
 // ---- where a thread stands ---------------------------------------------------------------------

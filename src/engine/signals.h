@@ -43,6 +43,8 @@ class Signals {
   // What the program is to learn about a signal at its stop; false if there is nothing to deliver.
   bool admit(tracee::Event& event);
   bool has_handler(const tracee::Event& event);
+  // ... or will end the process, as far as can be told.
+  bool kills(const tracee::Event& event) const;
   // Lets the handler of a thread in a signal stop begin, and resumes the thread.  If something else
   // happened to it, that event is returned, still to be handled.  Called under the service's mutex.
   Result<std::optional<tracee::Event>> deliver(const tracee::Event& event, uint32_t slot);

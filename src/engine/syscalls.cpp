@@ -5,6 +5,7 @@
 //   rt_sigreturn                  where a handler returns to must be found in the code cache
 //   execve, exit                  the stack must be on the ledger before it is gone; a thread that
 //                                 is killed on its way out is not seen any more
+//   execve, exit_group            end all other threads: see `ends_others`
 //   setrlimit, prlimit            limits of address space leave out what is ours
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
 //   seccomp                       filters must let the mailbox's own calls pass
@@ -63,6 +64,16 @@ bool ends_thread(uint64_t number) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> Service::ends_others() const {
+  std::vector<uint32_t> slots;
+  for (const auto& [slot, call] : pending_) {
+    if (call.number == SYS_execve || call.number == SYS_execveat || call.number == SYS_exit_group) {
+      slots.push_back(slot);
+    }
+  }
+  return slots;
+}
 
 bool Service::has_left(uint32_t slot) const {
   auto it = pending_.find(slot);

@@ -253,11 +253,11 @@ Event decode_stop(pid_t tid, int status) {
   return event;
 }
 
-Result<std::optional<Event>> wait_once(pid_t which) {
+Result<std::optional<Event>> wait_once(pid_t which, int options = 0) {
   int status = 0;
   struct rusage usage {};
-  const pid_t tid = wait4(which, &status, __WALL, &usage);
-  if (tid < 0 && errno == EINTR) return std::optional<Event>();
+  const pid_t tid = wait4(which, &status, __WALL | options, &usage);
+  if (tid == 0 || (tid < 0 && errno == EINTR)) return std::optional<Event>();
   if (tid < 0) return make_error("no target left to wait for: {}", strerror(errno));
   Event event = decode_stop(tid, status);
   event.usage.user_seconds = static_cast<double>(usage.ru_utime.tv_sec) +
@@ -282,6 +282,10 @@ Result<Event> wait_for_event() {
 
 Result<std::optional<Event>> wait_for_event_or_signal() {
   return wait_once(-1);
+}
+
+Result<std::optional<Event>> poll_event() {
+  return wait_once(-1, WNOHANG);
 }
 
 Result<Event> wait_for_event_of(pid_t tid) {

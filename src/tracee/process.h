@@ -79,6 +79,8 @@ struct Event {
 Result<Event> wait_for_event();
 // The same, but nothing when a signal reached this thread of the monitor first.
 Result<std::optional<Event>> wait_for_event_or_signal();
+// The next event of any thread if there is one already.
+Result<std::optional<Event>> poll_event();
 // Waits for the next event of one thread.
 Result<Event> wait_for_event_of(pid_t tid);
 // Lets a stopped thread run on, delivering `signal` (0 for none).

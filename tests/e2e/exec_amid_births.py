@@ -25,7 +25,7 @@ PROGRAM = compile_c(
     }
     static void* becomes(void* p) {
       char left[20];
-      usleep(3000 + rand() % 8000);
+      usleep(rand() % 8000);
       sprintf(left, "%d", atoi(arguments[1]) - 1);
       execl(arguments[0], arguments[0], left, (char*)0);
       return p;
