@@ -33,11 +33,16 @@ def tally_counts(tally, command, folder, stdin, env):
     dump = subprocess.run(
         [tally, "dump", "instructions", file, "--format=csv"], capture_output=True, check=True
     )
+    return done, rows(dump.stdout.decode().splitlines())
+
+
+def rows(lines):
+    """Counts by (module path, link address), of a table with a row for each instruction."""
     counts = {}
-    for r in csv.DictReader(dump.stdout.decode().splitlines()):
+    for r in csv.DictReader(lines):
         key = (os.path.realpath(r["module"]), int(r["address"], 16))
         counts[key] = counts.get(key, 0) + int(r["count"])
-    return done, counts
+    return counts
 
 
 def differences(ours, theirs, modules):
