@@ -80,9 +80,9 @@ class ImageRun {
   // A signal is about to be delivered; resumes the thread, or returns what else happened to it.
   std::optional<tracee::Event> signal_stop(tracee::Event event);
 
-  // Another thread is about to end this one, or somebody has: if so, it goes by itself from the stop
-  // at which it stands to that at its exit, where who resumes it, thinking of the former, would let
-  // it go unseen.  Only a killing from outside is not foreseen.
+  // Another thread is about to end this one, or somebody has: then it goes by itself from the stop
+  // where it stands to that at its exit; who resumes it there, thinking of the former, lets it go
+  // unseen.  Only a killing from outside is not foreseen.
   bool is_ending(pid_t tid) const;
 
   // Every thread that is ours is in `parked`, so that `detach` can let them go.

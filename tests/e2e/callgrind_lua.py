@@ -65,8 +65,9 @@ def tally(program, seed):
     done = processes.run(
         ["setarch", "-R", *command, "-e", program], WORK, "tally", against.TIMEOUT_S, env=env
     )
+    file = os.path.join(WORK, "run.tally")
     dump = subprocess.run(
-        [os.environ["TALLY"], "dump", "instructions", "--format=csv", os.path.join(WORK, "run.tally")],
+        [os.environ["TALLY"], "dump", "instructions", file, "--format=csv"],
         capture_output=True,
         check=True,
     )
