@@ -75,10 +75,10 @@ class Modules {
     return -1;
   }
 
-  // Memory without a file that a jump would fault in.
+  // Memory that a jump would fault in.
   bool is_data(uint64_t address) const {
     for (const Mapping& m : mappings_) {
-      if (address >= m.start && address < m.end) return m.path.empty() && !m.executable;
+      if (address >= m.start && address < m.end) return !m.executable;
     }
     return true;
   }

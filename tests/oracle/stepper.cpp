@@ -463,11 +463,8 @@ class Stepper {
     if (kind == Class::kSyscall && t.system_call == 15) handler_returned(t, regs.rip);
     if (kind == Class::kSyscall && after_system_call(tid, t)) return;
     Here to = look_up(tid, regs.rip);
-    // A jump to memory that is no file's code will fault: no edge of a program.
-    if (instructions_[to.id].module < 0) return;
-    if (modules_.name(instructions_[to.id].module) == "[anonymous]" && modules_.is_data(regs.rip)) {
-      return;
-    }
+    // A jump to memory that is no code will fault: no edge of a program.
+    if (instructions_[to.id].module < 0 || modules_.is_data(regs.rip)) return;
     add_edge(from, to.id);
     t.last_edge = uint64_t(from) << 32 | to.id;
     if (kind == Class::kCall) open_call(tid, t, from, regs.rsp);

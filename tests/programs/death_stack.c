@@ -4,7 +4,7 @@
 #include "include/nolibc.h"
 
 NOINLINE long last(long n) {
-  volatile char big[4096]; big[0] = (char)n; n = last(n + 1) + big[0];
+  volatile char big[4096]; big[n & 4095] = (char)n; n = last(n + 1) + big[0];
   return n;
 }
 NOINLINE long down(long n) {
