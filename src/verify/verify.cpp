@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "claims/check.h"
 #include "profile/file.h"
 #include "verify/checkers.h"
 #include "verify/explain.h"
@@ -88,6 +89,24 @@ void judge_partly(Code& code, const claims::Claims& claims, ClaimedBlocks& block
   (void)code;
 }
 
+// When all that a run shows agrees, what it does not show (which frames ended where) is left to
+// the profile's own equations.
+void find_contradictions(const claims::Claims& claims, Verdict& verdict) {
+  if (claims.form != claims::Form::kTally || !claims.admissions.empty()) return;
+  if (!verdict.judgement.findings.empty() || !verdict.outcome.complete) return;
+  for (const claims::Finding& f : claims::check(claims).findings) {
+    Finding contradiction;
+    contradiction.kind = FindingKind::kContradiction;
+    contradiction.where = f.where;
+    contradiction.claimed = f.claimed;
+    contradiction.counted = f.implied < 0 ? 0 : static_cast<uint64_t>(f.implied);
+    contradiction.record = f.record;
+    contradiction.evidence = fmt::format("{}: {}", claims::to_string(f.kind), f.message);
+    contradiction.address = f.place.address;
+    verdict.judgement.findings.push_back(std::move(contradiction));
+  }
+}
+
 Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
   Verdict verdict;
   Code code;
@@ -150,6 +169,7 @@ Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& option
   Result<Verdict> verdict = run();
   if (!verdict) return verdict.error();
   explain(claims, options, input, run, *verdict);
+  find_contradictions(claims, *verdict);
   sort_findings(verdict->judgement.findings);
   verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
                       verdict->outcome.complete;
