@@ -2,6 +2,7 @@
 #include "verify/verify.h"
 
 #include <algorithm>
+#include <map>
 
 #include "claims/check.h"
 #include "profile/file.h"
@@ -49,10 +50,18 @@ bool is_of_blocks(const claims::Claims& claims) {
 }
 
 // Blocks with the least still to come by what is claimed, as many as the stops will do for.
-std::vector<BlockId> coldest(const ClaimedBlocks& blocks, const BlockChecker& entered,
-                             uint64_t stops) {
+std::vector<BlockId> coldest(const claims::Claims& claims, const ClaimedBlocks& blocks,
+                             const BlockChecker& entered, uint64_t stops) {
+  std::map<BlockId, uint64_t> counts(blocks.counts().begin(), blocks.counts().end());
+  // A profile of edges alone says of a block how often it was left.
+  if (claims.blocks.empty()) {
+    for (const claims::EdgeClaim& e : claims.edges) {
+      const BlockId from = blocks.source(e);
+      if (from != kNoBlock) counts[from] += e.count;
+    }
+  }
   std::vector<std::pair<uint64_t, BlockId>> order;
-  for (const auto& [id, claimed] : blocks.counts()) {
+  for (const auto& [id, claimed] : counts) {
     const uint64_t done = entered.entered(id);
     order.emplace_back(claimed > done ? claimed - done : 0, id);
   }
@@ -119,7 +128,9 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
   WatchOptions watch_options = options.watch;
-  watch_options.choose_cold = [&](uint64_t stops) { return coldest(blocks, entered, stops); };
+  watch_options.choose_cold = [&](uint64_t stops) {
+    return coldest(claims, blocks, entered, stops);
+  };
   TRY_ASSIGN(verdict.outcome, watch(watch_options, code, {&edges, &entered, &procedures}));
   Judgement& judgement = verdict.judgement;
   TRY(check_builds(claims, code, judgement));
