@@ -238,6 +238,11 @@ void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& proced
                           !(block.end == Flow::kCall && request.never_returns &&
                             request.never_returns(LinkAddr(last.target)));
   const BlockIndex next = comes_back ? procedure.block_at(procedure.end_of(block)) : kExitBlock;
+  if (next == kExitBlock && block.end == Flow::kSystemCall && request.known_elsewhere &&
+      request.known_elsewhere(procedure.end_of(block))) {
+    procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kLeave, procedure.end_of(block)});
+    return;
+  }
   if (next == kExitBlock) {
     procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
     return;

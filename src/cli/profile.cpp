@@ -4,13 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include "cli/issue_names.h"
+#include "cli/time_option.h"
 #include "elf/image.h"
 #include "engine/keeper.h"
 #include "engine/session.h"
@@ -31,26 +30,6 @@ struct Options {
   std::string duration;
   std::string keep_counters;
 };
-
-// "10s", "500ms", "2m", "1h"; a number alone is seconds.
-Result<std::chrono::nanoseconds> parse_duration(const std::string& text) {
-  static const std::map<std::string, double> kSeconds = {
-      {"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
-  size_t used = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  const auto unit = kSeconds.find(text.substr(used));
-  constexpr double kSecondsMax = 1e9;
-  if (used == 0 || unit == kSeconds.end() || !(value > 0) || value * unit->second > kSecondsMax) {
-    return make_error(ErrorKind::kUsage, "--duration={}: must be a time like 10s, 500ms or 2m",
-                      text);
-  }
-  return std::chrono::nanoseconds(static_cast<int64_t>(value * unit->second * 1e9));
-}
 
 // Weights of another build would put counters at random: exact all the same, but not what was
 // meant.
@@ -111,7 +90,7 @@ Status choose_target(const Options& options, engine::RunOptions& run) {
     return make_error(ErrorKind::kUsage, "profile: --pid={}: not a process", *options.pid);
   }
   if (!options.duration.empty()) {
-    TRY_ASSIGN(run.duration, parse_duration(options.duration));
+    TRY_ASSIGN(run.duration, parse_time("--duration", options.duration));
   }
   if (!options.keep_counters.empty()) {
     return make_error(ErrorKind::kUsage,

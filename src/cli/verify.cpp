@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "claims/read.h"
+#include "cli/time_option.h"
 #include "report/output.h"
 #include "tracee/program.h"
 #include "verify/verify.h"
@@ -48,22 +49,6 @@ void watch_for_interrupt() {
   action.sa_handler = note_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // no SA_RESTART: the wait has to end
   sigaction(SIGINT, &action, nullptr);
-}
-
-// "60s", "500ms", "2m".
-Result<double> parse_seconds(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  double factor = 0;
-  if (unit == "ms") factor = 1e-3;
-  if (unit == "s" || unit.empty()) factor = 1;
-  if (unit == "m") factor = 60;
-  if (unit == "h") factor = 3600;
-  if (end == text.c_str() || factor == 0 || !(number > 0)) {
-    return make_error(ErrorKind::kUsage, "--budget={}: say a time, for example 60s or 5m", text);
-  }
-  return number * factor;
 }
 
 // A folder of its own below TMPDIR, gone with us.
@@ -173,7 +158,8 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify_options.watch.ahead = !options.no_ahead;
   verify_options.watch.deny_rseq = claims.form == claims::Form::kTally;
   if (!options.budget.empty()) {
-    TRY_ASSIGN(verify_options.watch.budget_seconds, parse_seconds(options.budget));
+    TRY_ASSIGN(const std::chrono::nanoseconds budget, parse_time("--budget", options.budget));
+    verify_options.watch.budget_seconds = std::chrono::duration<double>(budget).count();
     // A program that never ends is ended; hot code runs natively meanwhile.
     verify_options.watch.seconds_max = 2 * verify_options.watch.budget_seconds + 10;
   }

@@ -8,6 +8,7 @@
 
 #include <chrono>
 
+#include "profile/digest.h"
 #include "tracee/proc_files.h"
 
 namespace tally::engine {
@@ -23,13 +24,6 @@ std::vector<std::string> command_line_of(const std::string& text) {
   return words;
 }
 
-// FNV-1a: tells equal environments from different ones, guards against nothing else.
-std::string digest_of(const std::string& text) {
-  uint64_t digest = 0xcbf29ce484222325ull;
-  for (const char c : text) digest = (digest ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
-  return fmt::format("{:016x}", digest);
-}
-
 }  // namespace
 
 void describe_process(const tracee::Process& process, profile::Run& run) {
@@ -37,7 +31,7 @@ void describe_process(const tracee::Process& process, profile::Run& run) {
   run.pid = static_cast<uint32_t>(process.pid());
   run.program = process.executable_path();
   run.command_line = command_line_of(tracee::contents_of(proc + "cmdline"));
-  run.environment_digest = digest_of(tracee::contents_of(proc + "environ"));
+  run.environment_digest = profile::environment_digest(tracee::contents_of(proc + "environ"));
   char folder[PATH_MAX];
   const ssize_t length = readlink((proc + "cwd").c_str(), folder, sizeof folder);
   if (length > 0) run.working_directory.assign(folder, static_cast<size_t>(length));

@@ -56,7 +56,9 @@ class Builder {
     }
     pair_returns();
     add_moves();
-    add_returns_to_nowhere();
+    add_returns_from_elsewhere();
+    std::erase_if(out_.abnormal,
+                  [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
     for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
   }
 
@@ -464,7 +466,8 @@ class Builder {
         return;
       case cfg::EdgeKind::kNoReturn:
         if (count.value > 0) {
-          if (unit.open_calls) {
+          const isa::Flow flow = unit.procedure.blocks[edge.from].end;
+          if (flow == isa::Flow::kCall || flow == isa::Flow::kIndirectCall) {
             never_back_[key(*unit.module, unit.end_of(edge.from))].push_back(out_.abnormal.size());
           }
           out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
@@ -475,7 +478,9 @@ class Builder {
         const isa::Flow flow = unit.procedure.blocks[edge.from].end;
         const bool taken =
             &edge == &unit.procedure.edges[unit.procedure.blocks[edge.from].first_edge];
-        const profile::EdgeKind kind = flow == isa::Flow::kJump   ? profile::EdgeKind::kJump
+        const profile::EdgeKind kind = flow == isa::Flow::kJump ? profile::EdgeKind::kJump
+                                       : flow == isa::Flow::kSystemCall
+                                           ? profile::EdgeKind::kSystemCall
                                        : flow == isa::Flow::kNone ? profile::EdgeKind::kFallthrough
                                        : taken                    ? profile::EdgeKind::kTaken
                                                                   : profile::EdgeKind::kFallthrough;
@@ -571,26 +576,32 @@ class Builder {
     for (auto& [key, row] : rows) out_.abnormal.push_back(std::move(row));
   }
 
-  // Calls that came back to the code that had replaced theirs.  Which of several it was cannot be
-  // told; by address they are the same.
+  // Returns to block `to` that no landing of its own unit explains: they are given to calls that
+  // end at the address `behind` and of which their unit only knows that they did not come back
+  // there.  Which of several it was cannot be told; by address they are the same.  Returns how
+  // many are left.
+  uint64_t pair_with_calls(uint64_t behind, uint32_t to, uint64_t times) {
+    auto it = never_back_.find(behind);
+    if (it == never_back_.end()) return times;
+    for (const size_t row : it->second) {
+      profile::Abnormal& call = out_.abnormal[row];
+      const uint64_t part = std::min(times, call.left);
+      if (part == 0) continue;
+      emit_edge(call.block, to, profile::EdgeKind::kCallReturn, part, CountSource::kDerived);
+      call.left -= part;
+      times -= part;
+    }
+    return times;
+  }
+
+  // Calls that came back to the code that had replaced theirs.
   void pair_returns() {
     for (const ReturnsFromBefore& returns : returned_from_before_) {
-      uint64_t left = returns.times;
-      for (const size_t row : never_back_[returns.behind]) {
-        profile::Abnormal& call = out_.abnormal[row];
-        const uint64_t part = std::min(left, call.left);
-        if (part == 0) continue;
-        emit_edge(call.block, returns.to, profile::EdgeKind::kCallReturn, part,
-                  CountSource::kDerived);
-        call.left -= part;
-        left -= part;
-      }
+      const uint64_t left = pair_with_calls(returns.behind, returns.to, returns.times);
       if (left == 0) continue;
       out_.abnormal.push_back(
           {returns.to, AbnormalKind::kOther, left, 0, "returned to without a call of this code"});
     }
-    std::erase_if(out_.abnormal,
-                  [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
   }
 
   // A thread that came to a block whose code had changed went on in the block that replaced it: the
@@ -657,13 +668,12 @@ class Builder {
       term.left -= part;
       times -= part;
     }
-    std::erase_if(out_.abnormal,
-                  [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
   }
 
-  // Arrivals that no direct branch explains came by a return: the landing of an exception, a
-  // `push address; ret`.
-  void add_returns_to_nowhere() {
+  // Arrivals that no direct branch explains came by a return: from a call at the end of code that
+  // was found by itself, up to what was known already; or from nowhere that a call would have led
+  // from (the landing of an exception, a `push address; ret`).
+  void add_returns_from_elsewhere() {
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       const uint32_t id = block_id(arrival.to);
       const bool entry = is_entry(arrival.to);
@@ -679,6 +689,12 @@ class Builder {
             {id, AbnormalKind::kAttach, found, 0, "was active when Tally attached"});
         rest -= found;
       }
+      const auto sent = ledger_.sent_by_handlers().find(arrival.to);
+      const uint64_t by_handlers =
+          sent == ledger_.sent_by_handlers().end() ? 0 : std::min(rest, sent->second);
+      const Module& module = *cache_.unit(arrival.to.unit).module;
+      const uint64_t behind = key(module, out_.blocks[id].address);
+      rest = by_handlers + pair_with_calls(behind, id, rest - by_handlers);
       if (rest > 0) {
         out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, rest, 0, "entered by a return"});
       }
@@ -703,9 +719,10 @@ class Builder {
     uint64_t times;
   };
   std::vector<ReturnsFromBefore> returned_from_before_;
-  std::map<uint64_t, std::vector<size_t>> never_back_;  // rows of `abnormal`, by the same key
-  std::vector<uint64_t> link_inflow_;                   // by block id: by direct branches
-  std::vector<uint64_t> arrival_count_;                 // by block id: through its arrival stub
+  // Calls that their own unit does not see come back: rows of `abnormal`, by the address behind.
+  std::map<uint64_t, std::vector<size_t>> never_back_;
+  std::vector<uint64_t> link_inflow_;    // by block id: by direct branches
+  std::vector<uint64_t> arrival_count_;  // by block id: through its arrival stub
 };
 
 }  // namespace

@@ -85,6 +85,8 @@ class Ledger : public LedgerBooks {
   // interrupted block is left, and all frames below the new stack pointer.
   void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                     uint64_t stack_pointer);
+  // It goes on at `ref`, by an arrival, and not with what it interrupted.
+  void handler_goes_to(BlockRef ref) { sent_by_handlers_[ref] += 1; }
   // A jump that ends block `ref` went to code that the kernel executes itself.
   void leave_to_kernel(uint32_t slot, BlockRef ref);
   // The thread of a slot is gone.

@@ -44,9 +44,12 @@ class LedgerBooks {
   const std::vector<profile::Issue>& issues() const { return issues_; }
   // Arrivals that are threads found at the attach, by the block and instruction they stood at.
   const std::map<BlockRef, uint64_t>& attached() const { return attached_; }
+  // Arrivals by the `rt_sigreturn` of a handler that had changed where its thread goes on.
+  const std::map<BlockRef, uint64_t>& sent_by_handlers() const { return sent_by_handlers_; }
 
  protected:
   std::map<BlockRef, uint64_t> attached_;
+  std::map<BlockRef, uint64_t> sent_by_handlers_;
   std::map<TermKey, LedgerTerm> terms_;
   std::map<PartialKey, int64_t> partials_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;

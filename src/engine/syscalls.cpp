@@ -268,8 +268,9 @@ Status Service::before_sigreturn(uint32_t slot) {
       process_.read_memory(TargetAddr(context + kContextRip), &pc, sizeof pc)) {
     CacheAddr resume = ledger_.way_back(slot, context, TargetAddr(pc));
     const bool back = resume != CacheAddr();
+    BlockRef ref;
     if (!back) {
-      TRY_ASSIGN(const BlockRef ref, cache_.resolve(TargetAddr(pc), Arrival::kReturn));
+      TRY_ASSIGN(ref, cache_.resolve(TargetAddr(pc), Arrival::kReturn));
       resume = CacheAddr(pc);  // no code: faults there, as it would natively
       if (ref.valid()) {
         TRY_ASSIGN(resume, cache_.arrive(ref));
@@ -278,6 +279,7 @@ Status Service::before_sigreturn(uint32_t slot) {
     // Nothing may fail from here on: what fails is asked again.
     const BlockRef call = cache_.syscall_block(load<uint32_t>(slot, tcb::kArgument));
     ledger_.handler_left(slot, call, context, back, stack_pointer);
+    if (ref.valid()) ledger_.handler_goes_to(ref);
     const uint64_t value = resume.value();
     process_.write_memory(TargetAddr(context + kContextRip), &value, sizeof value);
   }

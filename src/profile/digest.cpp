@@ -2,6 +2,8 @@
 // profiles feed the same words.
 #include "profile/digest.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 #include <string_view>
@@ -145,6 +147,13 @@ uint64_t content_digest(const Profile& profile) {
   add_rows(digest, profile.issues, add_issue);
   add_rows(digest, profile.threads, add_thread);
   return digest.value();
+}
+
+// FNV-1a.
+std::string environment_digest(std::string_view variables) {
+  uint64_t digest = 0xcbf29ce484222325ull;
+  for (const char c : variables) digest = (digest ^ static_cast<uint8_t>(c)) * 0x100000001b3ull;
+  return fmt::format("{:016x}", digest);
 }
 
 }  // namespace tally::profile

@@ -8,11 +8,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "profile/model.h"
 
 namespace tally::profile {
 
 uint64_t content_digest(const Profile& profile);
+
+// Of a process' environment as /proc/PID/environ has it: `Run::environment_digest`.  Tells equal
+// environments from different ones, guards against nothing else.
+std::string environment_digest(std::string_view variables);
 
 }  // namespace tally::profile

@@ -13,6 +13,7 @@ bool Breakpoints::insert(const Process& process, TargetAddr at) {
   uint8_t byte = 0;
   if (!process.read_memory(at, &byte, 1) || !process.write_memory(at, &kInt3, 1)) return false;
   original_.emplace(at.value(), byte);
+  retired_.erase(at.value());
   return true;
 }
 
@@ -26,6 +27,7 @@ bool Breakpoints::remove(const Process& process, TargetAddr at) {
 
 void Breakpoints::forget(TargetRange range) {
   std::erase_if(original_, [&](const auto& b) { return range.contains(TargetAddr(b.first)); });
+  std::erase_if(retired_, [&](uint64_t at) { return range.contains(TargetAddr(at)); });
 }
 
 void Breakpoints::hide(TargetAddr begin, uint8_t* bytes, size_t size_bytes) const {
@@ -53,6 +55,20 @@ void Breakpoints::take_out(const Process& process, TargetRange range) {
     if (ours) remove(process, TargetAddr(address));
     original_.erase(address);
   }
+}
+
+void Breakpoints::retire(const Process& process, TargetAddr at) {
+  if (!contains(at)) return;
+  remove(process, at);
+  retired_.insert(at.value());
+}
+
+void Breakpoints::retire_all_but(const Process& process, const std::unordered_set<uint64_t>& kept) {
+  std::vector<uint64_t> places;
+  for (const auto& [address, byte] : original_) {
+    if (!kept.contains(address)) places.push_back(address);
+  }
+  for (const uint64_t address : places) retire(process, TargetAddr(address));
 }
 
 void Breakpoints::remove_all(const Process& process) {

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/address.h"
 #include "tracee/process.h"
@@ -57,12 +58,19 @@ class Breakpoints {
   void hide(TargetAddr begin, uint8_t* bytes, size_t size_bytes) const;
   // Takes out those in a range that is still mapped, or just forgets them.
   void take_out(const Process& process, TargetRange range);
+  // Takes one out, or all but those in `kept`, while threads may be running: one of them may have
+  // met such a breakpoint already, so that its trap is still to come.
+  void retire(const Process& process, TargetAddr at);
+  void retire_all_but(const Process& process, const std::unordered_set<uint64_t>& kept);
+  // Whether a trap there may be ours.
+  bool explains_trap(TargetAddr at) const { return contains(at) || retired_.contains(at.value()); }
   // Takes all of them out of a process (a child that is let go).
   void remove_all(const Process& process);
   size_t size() const { return original_.size(); }
 
  private:
   std::unordered_map<uint64_t, uint8_t> original_;
+  std::unordered_set<uint64_t> retired_;
 };
 
 }  // namespace tally::tracee

@@ -483,7 +483,8 @@ class UnitEmitter {
     const CacheAddr behind = as_->here();
     as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
     code_.syscalls.push_back(SyscallSite{behind, as_->here(), b});
-    const uint32_t edge = edge_of_kind(b, EdgeKind::kSystemCall);
+    uint32_t edge = edge_of_kind(b, EdgeKind::kSystemCall);
+    if (edge == UINT32_MAX) edge = edge_of_kind(b, EdgeKind::kLeave);
     if (edge != UINT32_MAX) {
       emit_next(b, edge);
     } else {

@@ -45,7 +45,7 @@ Status Watcher::call_stop(Thread& t) {
   user_regs_struct regs{};
   const auto stop = tracee::system_call_stop(t.tid);
   if (!stop || !t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
-  if (cold_) return cold_call(t, *stop, regs);
+  if (t.cold) return cold_call(t, *stop, regs);
   if (stop->entry) {
     t.call = *stop;
     return call_entered(t, regs);
@@ -73,6 +73,7 @@ Status Watcher::call_entered(Thread& t, user_regs_struct& regs) {
   if (flags & CLONE_VM) t.call.shares_memory = true;
   if (flags & CLONE_THREAD) t.call.same_process = true;
   before_trap_call(t, regs);
+  if (cold_) leave_to_the_cold(t);
   tracee::resume_watched(t.tid);
   return Ok{};
 }

@@ -287,6 +287,8 @@ const char* to_string(FindingKind kind) {
       return "line count";
     case FindingKind::kShare:
       return "share";
+    case FindingKind::kContradiction:
+      return "contradiction";
   }
   return "?";
 }

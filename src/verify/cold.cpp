@@ -9,8 +9,15 @@
 // control goes from there, whatever happened before: counts of these blocks, and of the edges that
 // leave them, stay complete.  A return is only told of as an edge when it leaves a watched block.
 //
-// Not handled: several threads at the moment of the change (who is where is not known then); the
-// run is ended.  What was never entered before, and is in no claim, is not seen.
+// Threads turn one by one, each where it is known to be: in a system call at once, else at its next
+// stop.  Until the last one has, the breakpoints of both ways stand side by side.  With several
+// threads nothing that is watched may be stepped over by taking its breakpoint out, as another
+// thread could pass meanwhile: blocks whose last instruction nobody emulates are left alone, and
+// one that has to be stepped all the same is not watched any more.
+//
+// Not handled: what was never entered before, and is in no claim, is not seen; a block in which a
+// thread is killed was entered, and is not told of.
+#include <algorithm>
 #include <csignal>
 
 #include "verify/registers.h"
@@ -24,11 +31,16 @@ constexpr int kKernelTrap = 0x80;
 constexpr uint64_t kSyscallSize = 2;
 }  // namespace
 
+// All that the thread has done so far is told; from here on only what is watched will be.
 Status Watcher::turn_cold(Thread& t, user_regs_struct& regs) {
-  if (threads_.size() != 1) {
-    end_everything("the budget is used up, and several threads are running");
-    return Ok{};
-  }
+  if (!cold_) begin_cold();
+  const BlockId inside = t.position.block;
+  leave_to_the_cold(t);
+  t.owed = inside;
+  return cold_stop(t, regs);
+}
+
+void Watcher::begin_cold() {
   cold_ = outcome_.cold_only = true;
   outcome_.followed_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
@@ -36,28 +48,73 @@ Status Watcher::turn_cold(Thread& t, user_regs_struct& regs) {
   const auto stops = static_cast<uint64_t>(std::max(left, 1.0) / kSecondsPerStop);
   outcome_.watched = options_.choose_cold(stops);
   cold_blocks_.insert(outcome_.watched.begin(), outcome_.watched.end());
-  disarm(*t.space);
-  arm(*t.space);
-  t.owed = t.position.block;
-  return cold_stop(t, regs);
+  for (auto& [tid, t] : threads_) arm(*t.space);
+  for (auto& [tid, t] : threads_) {
+    if (t.started && t.in_call) leave_to_the_cold(t);
+  }
 }
 
-void Watcher::disarm(Space& space) {
-  space.breakpoints.remove_all(space.process());
+// What a handler has interrupted goes on later, and was told of as entered already.
+void Watcher::leave_to_the_cold(Thread& t) {
+  for (const auto& [context, handler] : t.handlers) drop(handler.position.block);
+  t.cold = true;
+  t.position = {};
+  t.owed = kNoBlock;
+  retire_warm_breakpoints();
 }
 
-// Blocks that were never reached are read now; what overlaps other code is left alone.
+bool Watcher::anyone_warm() const {
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](const auto& entry) { return entry.second.started && !entry.second.cold; });
+}
+
+void Watcher::retire_warm_breakpoints() {
+  if (anyone_warm()) return;
+  std::unordered_set<Space*> done;
+  for (auto& [tid, t] : threads_) {
+    if (!done.insert(t.space.get()).second) continue;
+    std::unordered_set<uint64_t> kept;
+    for (const BlockId id : outcome_.watched) {
+      const CodeBlock& b = code_.block(id);
+      const Mapped* mapped = t.space->mapping_of(b.module, b.begin);
+      if (mapped != nullptr) kept.insert(b.last.value() + mapped->bias);
+    }
+    t.space->breakpoints.retire_all_but(t.space->process(), kept);
+  }
+}
+
+// The block's counts are not complete any more.
+void Watcher::drop(BlockId id) {
+  if (cold_blocks_.erase(id) != 0) std::erase(outcome_.watched, id);
+}
+
+bool Watcher::is_watchable(Space& space, BlockId id) {
+  const CodeBlock& b = code_.block(id);
+  const Mapped* mapped = space.mapping_of(b.module, b.begin);
+  if (mapped == nullptr) return true;  // not yet
+  const bool readable = !mapped->changing && !b.overlaps && b.how != BlockEnd::kBroken &&
+                        b.how != BlockEnd::kUnread && b.how != BlockEnd::kTrap;
+  return readable && (b.how != BlockEnd::kOpaque || threads_.size() == 1);
+}
+
+// Blocks that were never reached are read now, which may cut others.
 void Watcher::arm(Space& space) {
-  for (const BlockId id : outcome_.watched) {
+  const std::vector<BlockId> wanted = outcome_.watched;
+  for (const BlockId id : wanted) {
     const CodeBlock& b = code_.block(id);
     const Mapped* mapped = space.mapping_of(b.module, b.begin);
-    if (mapped == nullptr || mapped->changing) continue;
-    if (b.how == BlockEnd::kUnread) code_.arrive(code_.module(b.module), b.begin);
-    if (b.overlaps || b.how == BlockEnd::kBroken || b.how == BlockEnd::kSystemCall ||
-        b.how == BlockEnd::kTrap) {
-      continue;
+    if (mapped == nullptr || mapped->changing || b.how != BlockEnd::kUnread) continue;
+    code_.arrive(code_.module(b.module), b.begin);
+  }
+  const std::vector<BlockId> read = outcome_.watched;
+  for (const BlockId id : read) {
+    const CodeBlock& b = code_.block(id);
+    const Mapped* mapped = space.mapping_of(b.module, b.begin);
+    if (!is_watchable(space, id)) {
+      drop(id);
+    } else if (mapped != nullptr && b.how != BlockEnd::kSystemCall) {
+      space.breakpoints.insert(space.process(), TargetAddr(b.last.value() + mapped->bias));
     }
-    space.breakpoints.insert(space.process(), TargetAddr(b.last.value() + mapped->bias));
   }
 }
 
@@ -92,29 +149,34 @@ void Watcher::cold_left(Thread& t, BlockId id, uint64_t rip) {
   tell([&](Checker& c) { c.edge_taken(id, to, role); });
 }
 
-// The thread stands at the end of a watched block.
+// The thread stands at the end of a watched block, or at a breakpoint that others may still need.
 Status Watcher::cold_stop(Thread& t, user_regs_struct& kernel_regs) {
   isa::Registers regs = from_kernel(kernel_regs);
+  tracee::Breakpoints& breakpoints = t.space->breakpoints;
   for (int i = 0; i < 64; ++i) {
     const BlockId id = cold_block_ending_at(t, regs.rip);
-    if (id == kNoBlock) break;
     const Mapped* mapped = t.space->at(regs.rip);
-    const CodeBlock& b = code_.block(id);
-    if (t.owed != id) {
+    if (mapped == nullptr) break;
+    if (id == kNoBlock) {
+      if (!anyone_warm()) breakpoints.retire(t.space->process(), TargetAddr(regs.rip));
+      if (!breakpoints.contains(TargetAddr(regs.rip))) break;
+    } else if (t.owed != id) {
       ++outcome_.blocks;
       tell([&](Checker& c) { c.block_entered(id); });
     }
-    t.owed = kNoBlock;
-    const auto bytes = code_.module(b.module).code_at(b.last);
-    const isa::Operation last = isa::decode_operation(bytes, b.last.value());
+    if (id != kNoBlock) t.owed = kNoBlock;
+    const LinkAddr at(regs.rip - mapped->bias);
+    const isa::Operation last =
+        isa::decode_operation(code_.module(mapped->module).code_at(at), at.value());
     if (!isa::execute(last, mapped->bias, regs, *t.space)) {
       to_kernel(regs, kernel_regs);
       t.space->process().set_registers(t.tid, kernel_regs);
       t.stepped_block = id;
+      if (threads_.size() > 1) drop(id);
       single(t, regs.rip, 0);
       return Ok{};
     }
-    cold_left(t, id, regs.rip);
+    if (id != kNoBlock) cold_left(t, id, regs.rip);
   }
   to_kernel(regs, kernel_regs);
   return cold_go(t, kernel_regs, true);
@@ -124,19 +186,13 @@ Status Watcher::cold_go(Thread& t, user_regs_struct& regs, bool changed) {
   if (changed) t.space->process().set_registers(t.tid, regs);
   t.position = {};
   t.motion = Motion::kRun;
-  // A breakpoint that stands here and belongs to no block any more is stepped over.
-  if (t.space->breakpoints.contains(TargetAddr(regs.rip)) &&
-      cold_block_ending_at(t, regs.rip) == kNoBlock) {
-    single(t, regs.rip, 0);
-    return Ok{};
-  }
   tracee::resume_watched(t.tid);
   return Ok{};
 }
 
 Status Watcher::cold_signal(Thread& t, const tracee::Event& event, user_regs_struct& regs) {
   if (event.signal == SIGTRAP && event.info.si_code == kKernelTrap &&
-      t.space->breakpoints.contains(TargetAddr(regs.rip - 1))) {
+      t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1))) {
     ++outcome_.breakpoint_stops;
     regs.rip -= 1;
     return cold_stop(t, regs);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <tuple>
 
+#include "profile/digest.h"
 #include "profile/file.h"
 
 namespace tally::verify {
@@ -120,16 +121,14 @@ void spread(Judgement& judgement) {
   }
 }
 
-// As /proc/PID/environ of the program will read, and as our profiles digest it (FNV-1a).
-std::string digest_of_environment() {
-  uint64_t hash = 0xcbf29ce484222325;
+// As /proc/PID/environ of the program will read.
+std::string own_environment() {
+  std::string text;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    for (const char* c = *variable;; ++c) {
-      hash = (hash ^ static_cast<uint8_t>(*c)) * 0x100000001b3;
-      if (*c == 0) break;
-    }
+    text += *variable;
+    text += '\0';
   }
-  return fmt::format("{:016x}", hash);
+  return text;
 }
 
 }  // namespace
@@ -161,7 +160,7 @@ std::string environment_difference(const claims::Claims& claims,
   const profile::Run& run = reader->runs().front();
   std::string said;
   const auto add = [&](const std::string& words) { said += (said.empty() ? "" : "; ") + words; };
-  if (run.environment_digest != digest_of_environment()) {
+  if (run.environment_digest != profile::environment_digest(own_environment())) {
     add("the environment variables are others");
   }
   if (run.command_line != command) add("the command line is another");

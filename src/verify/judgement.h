@@ -20,7 +20,8 @@ enum class FindingKind : uint8_t {
   kCallCount,       // a procedure was called another number of times
   kInstructionCount,
   kLineCount,
-  kShare,  // two distributions overlap too little
+  kShare,          // two distributions overlap too little
+  kContradiction,  // an equation of the profile's own does not hold
 };
 const char* to_string(FindingKind kind);
 

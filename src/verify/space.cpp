@@ -2,7 +2,6 @@
 #include "verify/space.h"
 
 #include <fmt/format.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <cstring>
@@ -29,17 +28,15 @@ bool is_file(const std::string& path) {
 }  // namespace
 
 bool Space::read(uint64_t address, void* data, size_t size_bytes) {
-  iovec local{data, size_bytes};
-  iovec remote{reinterpret_cast<void*>(address), size_bytes};  // NOLINT: another process' address
-  return process_vm_readv(process_->pid(), &local, 1, &remote, 1, 0) ==
-         static_cast<ssize_t>(size_bytes);
+  const pid_t pid = process_->pid();
+  return cache_.active() ? cache_.read(pid, address, data, size_bytes)
+                         : MemoryCache::read_now(pid, address, data, size_bytes);
 }
 
 bool Space::write(uint64_t address, const void* data, size_t size_bytes) {
-  iovec local{const_cast<void*>(data), size_bytes};            // NOLINT: it is only read
-  iovec remote{reinterpret_cast<void*>(address), size_bytes};  // NOLINT
-  return process_vm_writev(process_->pid(), &local, 1, &remote, 1, 0) ==
-         static_cast<ssize_t>(size_bytes);
+  const pid_t pid = process_->pid();
+  return cache_.active() ? cache_.write(pid, address, data, size_bytes)
+                         : MemoryCache::write_now(pid, address, data, size_bytes);
 }
 
 const Mapped* Space::at(uint64_t address) const {

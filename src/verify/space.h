@@ -17,6 +17,7 @@
 #include "tracee/process.h"
 #include "tracee/watch.h"
 #include "verify/code.h"
+#include "verify/memory_cache.h"
 
 namespace tally::verify {
 
@@ -46,6 +47,10 @@ class Space : public isa::Memory {
 
   bool read(uint64_t address, void* data, size_t size_bytes) override;
   bool write(uint64_t address, const void* data, size_t size_bytes) override;
+  // The process stands still, and nobody else has its memory (memory_cache.h).
+  void hold() { cache_.begin(); }
+  // Before it goes on.  False when a store got lost.
+  bool release() { return !cache_.active() || cache_.end(process_->pid()); }
 
   tracee::Process& process() { return *process_; }
   tracee::Breakpoints breakpoints;
@@ -60,6 +65,7 @@ class Space : public isa::Memory {
 
   Code& code_;
   std::unique_ptr<tracee::Process> process_;
+  MemoryCache cache_;
   std::vector<Mapped> mapped_;              // sorted
   mutable size_t last_ = 0;                 // found by the last mapping_of
   std::map<uint64_t, bool> once_writable_;  // by begin of the mapping

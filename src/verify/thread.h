@@ -68,6 +68,7 @@ struct Thread {
   Call call;
   Position position;
   Motion motion = Motion::kRun;
+  bool cold = false;                 // only watched blocks of it are told of (cold.cpp)
   BlockId owed = kNoBlock;           // cold: told of as entered already
   BlockId stepped_block = kNoBlock;  // cold: whose last instruction is stepped
   uint64_t lifted = 0;               // the breakpoint taken out for a kSingle

@@ -2,7 +2,9 @@
 #include "verify/verify.h"
 
 #include <algorithm>
+#include <map>
 
+#include "claims/check.h"
 #include "profile/file.h"
 #include "verify/checkers.h"
 #include "verify/explain.h"
@@ -48,10 +50,18 @@ bool is_of_blocks(const claims::Claims& claims) {
 }
 
 // Blocks with the least still to come by what is claimed, as many as the stops will do for.
-std::vector<BlockId> coldest(const ClaimedBlocks& blocks, const BlockChecker& entered,
-                             uint64_t stops) {
+std::vector<BlockId> coldest(const claims::Claims& claims, const ClaimedBlocks& blocks,
+                             const BlockChecker& entered, uint64_t stops) {
+  std::map<BlockId, uint64_t> counts(blocks.counts().begin(), blocks.counts().end());
+  // A profile of edges alone says of a block how often it was left.
+  if (claims.blocks.empty()) {
+    for (const claims::EdgeClaim& e : claims.edges) {
+      const BlockId from = blocks.source(e);
+      if (from != kNoBlock) counts[from] += e.count;
+    }
+  }
   std::vector<std::pair<uint64_t, BlockId>> order;
-  for (const auto& [id, claimed] : blocks.counts()) {
+  for (const auto& [id, claimed] : counts) {
     const uint64_t done = entered.entered(id);
     order.emplace_back(claimed > done ? claimed - done : 0, id);
   }
@@ -88,6 +98,24 @@ void judge_partly(Code& code, const claims::Claims& claims, ClaimedBlocks& block
   (void)code;
 }
 
+// When all that a run shows agrees, what it does not show (which frames ended where) is left to
+// the profile's own equations.
+void find_contradictions(const claims::Claims& claims, Verdict& verdict) {
+  if (claims.form != claims::Form::kTally || !claims.admissions.empty()) return;
+  if (!verdict.judgement.findings.empty() || !verdict.outcome.complete) return;
+  for (const claims::Finding& f : claims::check(claims).findings) {
+    Finding contradiction;
+    contradiction.kind = FindingKind::kContradiction;
+    contradiction.where = f.where;
+    contradiction.claimed = f.claimed;
+    contradiction.counted = f.implied < 0 ? 0 : static_cast<uint64_t>(f.implied);
+    contradiction.record = f.record;
+    contradiction.evidence = fmt::format("{}: {}", claims::to_string(f.kind), f.message);
+    contradiction.address = f.place.address;
+    verdict.judgement.findings.push_back(std::move(contradiction));
+  }
+}
+
 Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
   Verdict verdict;
   Code code;
@@ -100,7 +128,9 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
   WatchOptions watch_options = options.watch;
-  watch_options.choose_cold = [&](uint64_t stops) { return coldest(blocks, entered, stops); };
+  watch_options.choose_cold = [&](uint64_t stops) {
+    return coldest(claims, blocks, entered, stops);
+  };
   TRY_ASSIGN(verdict.outcome, watch(watch_options, code, {&edges, &entered, &procedures}));
   Judgement& judgement = verdict.judgement;
   TRY(check_builds(claims, code, judgement));
@@ -150,6 +180,7 @@ Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& option
   Result<Verdict> verdict = run();
   if (!verdict) return verdict.error();
   explain(claims, options, input, run, *verdict);
+  find_contradictions(claims, *verdict);
   sort_findings(verdict->judgement.findings);
   verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&
                       verdict->outcome.complete;

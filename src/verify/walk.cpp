@@ -117,6 +117,12 @@ void Watcher::follow_return(Thread& t, uint64_t rip) {
 // is inside has been told of as being in the lower part.
 void Watcher::split(BlockId upper, BlockId lower) {
   tell([&](Checker& c) { c.block_split(upper, lower); });
+  // The breakpoint stands at the end of what is the lower part now.
+  if (cold_blocks_.contains(upper)) {
+    drop(upper);
+    cold_blocks_.insert(lower);
+    outcome_.watched.push_back(lower);
+  }
   const auto move = [&](Position& p) {
     if (p.block == upper) p.block = lower;
   };
@@ -200,10 +206,24 @@ bool Watcher::emulate_block(Thread& t, isa::Registers& regs, const Mapped*& mapp
 
 // From where the thread stands as far as no processor is needed, and then lets it go.
 Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
+  const bool settled = !t.position.behind_call && !t.position.restarting;
+  if (settled && (cold_ || should_turn_cold())) return turn_cold(t, kernel_regs);
   isa::Registers regs = from_kernel(kernel_regs);
-  const uint64_t began_at = regs.rip;
   const bool ahead = options_.ahead && t.space->threads == 1;
+  if (ahead) t.space->hold();
+  const uint64_t began_at = regs.rip;
   bool changed = false;
+  const bool by_processor = emulate(t, regs, ahead, changed);
+  if (!t.space->release()) lose(t, regs.rip, "after stores that could not be written");
+  if (by_processor) return opaque(t, regs, kernel_regs);
+  to_kernel(regs, kernel_regs);
+  if (changed || regs.rip != began_at) t.space->process().set_registers(t.tid, kernel_regs);
+  let_go(t, kernel_regs);
+  return Ok{};
+}
+
+// From block to block.  True: the next instruction is one that only the processor can do.
+bool Watcher::emulate(Thread& t, isa::Registers& regs, bool ahead, bool& changed) {
   for (int i = 0; i < kEmulatedMax && t.position.block != kNoBlock; ++i) {
     if (t.position.behind_call || t.position.restarting) break;
     const CodeBlock& b = code_.block(t.position.block);
@@ -211,7 +231,7 @@ Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
     if (mapped == nullptr) break;
     const uint64_t before = regs.rip;
     const bool at_end = regs.rip == b.last.value() + mapped->bias;
-    if (at_end && b.how == BlockEnd::kOpaque) return opaque(t, regs, kernel_regs);
+    if (at_end && b.how == BlockEnd::kOpaque) return true;
     const bool branches =
         b.how == BlockEnd::kBranch || b.how == BlockEnd::kJump || b.how == BlockEnd::kCall;
     if (!(at_end && branches)) {
@@ -231,14 +251,11 @@ Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
     const uint64_t at_branch = regs.rip;
     if (!isa::execute(b.branch, mapped->bias, regs, *t.space)) {
       regs.rip = at_branch;
-      return opaque(t, regs, kernel_regs);
+      return true;
     }
     follow_branch(t, regs.rip);
   }
-  to_kernel(regs, kernel_regs);
-  if (changed || regs.rip != began_at) t.space->process().set_registers(t.tid, kernel_regs);
-  let_go(t, kernel_regs);
-  return Ok{};
+  return false;
 }
 
 // What only the processor can do: a branch that will fault, an instruction nobody emulates.
@@ -253,7 +270,7 @@ Status Watcher::opaque(Thread& t, const isa::Registers& regs, user_regs_struct& 
 void Watcher::single(Thread& t, uint64_t rip, int signal) {
   const TargetAddr at(rip);
   t.lifted = t.space->breakpoints.contains(at) ? rip : 0;
-  if (t.lifted != 0) t.space->breakpoints.remove(t.space->process(), at);
+  if (t.lifted != 0) t.space->breakpoints.retire(t.space->process(), at);
   t.motion = Motion::kSingle;
   tracee::resume_for_one_step(t.tid, signal);
 }

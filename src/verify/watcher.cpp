@@ -261,7 +261,10 @@ Status Watcher::thread_ready(Thread& t) {
     tracee::detach(tid);
     return Ok{};
   }
-  if (cold_) return cold_go(t, regs, false);
+  if (cold_) {
+    t.cold = true;
+    return cold_go(t, regs, false);
+  }
   begin_at(t, regs.rip);
   return advance(t, regs);
 }
@@ -277,7 +280,7 @@ void Watcher::abandon_handler(Thread& t, uint64_t context) {
 }
 
 void Watcher::exiting(Thread& t) {
-  if (cold_) {
+  if (t.cold) {
     tracee::resume(t.tid);
     return;
   }
@@ -310,6 +313,7 @@ void Watcher::gone(const tracee::Event& event) {
   --it->second.space->threads;
   const std::shared_ptr<Space> space = it->second.space;
   threads_.erase(it);
+  if (cold_) retire_warm_breakpoints();
   const bool last = std::none_of(threads_.begin(), threads_.end(),
                                  [&](const auto& t) { return t.second.pid == pid; });
   if (!last) return;
@@ -327,6 +331,7 @@ Status Watcher::exec(const tracee::Event& event) {
   Thread fresh;
   fresh.tid = fresh.pid = event.tid;
   fresh.started = fresh.in_call = fresh.become = true;
+  fresh.cold = cold_;
   fresh.trap.blocked = caller->second.trap.blocked;
   std::vector<pid_t> others;
   for (auto& [tid, t] : threads_) {
@@ -351,9 +356,9 @@ Status Watcher::exec(const tracee::Event& event) {
 Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
   user_regs_struct regs{};
   if (!t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
-  if (cold_) return cold_signal(t, event, regs);
+  if (t.cold) return cold_signal(t, event, regs);
   if (event.signal == SIGTRAP && event.info.si_code == kKernelTrap &&
-      t.space->breakpoints.contains(TargetAddr(regs.rip - 1))) {
+      t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1))) {
     ++outcome_.breakpoint_stops;
     regs.rip -= 1;
     if (t.returns_to == regs.rip) {
@@ -364,7 +369,6 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
       return advance(t, regs);
     }
     if (!catch_up(t, regs.rip, false)) lose(t, regs.rip, "at a breakpoint");
-    if (should_turn_cold()) return turn_cold(t, regs);
     return advance_from_breakpoint(t, regs);
   }
   if (tracee::Process::is_handler_entry(event)) return handler_entered(t, regs);

@@ -73,6 +73,7 @@ class Watcher {
   bool is_stepped(const Thread& t, BlockId id, const Mapped* mapped) const;
   Status advance(Thread& t, user_regs_struct& regs);
   Status advance_from_breakpoint(Thread& t, user_regs_struct& regs);
+  bool emulate(Thread& t, isa::Registers& regs, bool ahead, bool& changed);
   bool emulate_block(Thread& t, isa::Registers& regs, const Mapped*& mapped);
   void let_go(Thread& t, const user_regs_struct& regs, int signal = 0);
   void through_vsyscall(Thread& t, const user_regs_struct& regs, int signal);
@@ -85,8 +86,13 @@ class Watcher {
 
   // cold.cpp: watching single blocks
   Status turn_cold(Thread& t, user_regs_struct& regs);
+  void begin_cold();
+  void leave_to_the_cold(Thread& t);
+  bool anyone_warm() const;
+  void retire_warm_breakpoints();
   void arm(Space& space);
-  void disarm(Space& space);
+  bool is_watchable(Space& space, BlockId id);
+  void drop(BlockId id);
   Status cold_stop(Thread& t, user_regs_struct& regs);
   Status cold_call(Thread& t, const tracee::SystemCallStop& stop, user_regs_struct& regs);
   Status cold_go(Thread& t, user_regs_struct& regs, bool changed);

@@ -6,6 +6,7 @@
   canon_hash     the same with addresses of the heap
   by_time        differences of the program's own are told from those of the profile
   endless        a budget ends a program that does not end; ^C shows what is known
+  hot_threads    with a budget, threads go over to the cold blocks, and lose nothing of them
   refusals       exit statuses and one line for each kind of bad input
 """
 import json
@@ -193,6 +194,35 @@ def budget(program, file):
     expect(len(said) == 1, "the budget is not mentioned")
 
 
+def budget_with_threads():
+    program = compile_program("hot_threads", "-O1", "-pthread")
+    file = os.path.join(WORK, "hot_threads.tally")
+    profile(program, file)
+    done, verdict = verify(program, file, "hot", "--budget=2s")
+    expect(done.status in (0, 1) and verdict, f"threads under a budget: {done.end()}")
+    expect(verdict["complete"] and verdict["threads"] == 4, "threads under a budget: not done")
+    expect(verdict["lost"] == 0, "threads under a budget: " + verdict.get("first_lost", ""))
+    said = [r for r in verdict["remarks"] if r.startswith("budget:")]
+    expect(len(said) == 1, "threads under a budget: not mentioned")
+    # What pthread_join and its like do differs by itself; the program does not.
+    own = [f for f in verdict["findings"] if f["module"] == program]
+    expect(not own, f"threads under a budget: {own[:3]}")
+    edges = plain_edges(file, program)
+    label = "hot-whole"
+    plain = write_plain(edges, label)
+    done, verdict = verify(program, plain, label, "--engine=trap", "--budget=2s")
+    expect(done.status == 0 and verdict["verified"], f"{label}: {verdict['findings'][:3]}")
+    edges_cold = [e for e in edges if 3 <= edges[e] <= 9]
+    for edge in edges_cold[:: max(1, len(edges_cold) // 3)]:
+        wrong = dict(edges)
+        wrong[edge] += 1
+        label = "hot-off"
+        done, verdict = verify(program, write_plain(wrong, label), label, "--engine=trap",
+                               "--budget=2s")
+        found = [(f["address"], f["claimed"] - f["counted"]) for f in verdict["findings"]]
+        expect(done.status == 1 and found == [(edge[0], 1)], f"{label} {edge}: {found}")
+
+
 def refusals(program, file):
     other = compile_program("other", "-DPAD=4096", source="figure2")
     cases = (
@@ -224,6 +254,7 @@ def main():
     shifted("canon_hash", [(f"-DPAD={n * 256}",) for n in range(1, 20)])
     by_itself()
     without_end()
+    budget_with_threads()
     print(f"{len(problems)} problems")
     return 1 if problems else 0
 
