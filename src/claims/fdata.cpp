@@ -161,6 +161,10 @@ class Reader {
       return Ok{};
     }
     ++elsewhere_;
+    if (from.symbol && count != 0) {
+      TRY_ASSIGN(const Place at, place_of(from));
+      claims_.abnormal.push_back({.block = at, .left = count});
+    }
     if (!to.symbol) return Ok{};
     TRY_ASSIGN(const Place entry, place_of(to));
     claims_.abnormal.push_back({.block = entry, .entered = count});
