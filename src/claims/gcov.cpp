@@ -14,6 +14,7 @@
 //
 // Not in the profile: edges by address, anything of code that was not compiled with --coverage.
 #include "claims/json.h"
+#include "claims/names.h"
 
 namespace tally::claims {
 namespace {
@@ -30,6 +31,7 @@ class Reader {
     TRY_ASSIGN(const std::vector<Json> documents, parse_json_documents(source_));
     if (!source_.options.program_path.empty()) {
       TRY_ASSIGN(image_, open_program(source_, claims_));
+      names_.emplace(*image_);
     }
     for (size_t i = 0; i < documents.size(); ++i) {
       TRY(read_document(documents[i], documents.size() == 1 ? "" : fmt::format("[{}].", i)));
@@ -86,7 +88,7 @@ class Reader {
                             .sum = executed,
                             .record = claim.record,
                             .at_most = true});
-    const elf::Symbol* symbol = image_ == nullptr ? nullptr : image_->symbol_named(claim.name);
+    const elf::Symbol* symbol = names_ ? names_->of_file(claim.name, file) : nullptr;
     if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
     claims_.procedures.push_back(std::move(claim));
     return Ok{};
@@ -129,6 +131,7 @@ class Reader {
   const Source& source_;
   Claims claims_;
   std::shared_ptr<elf::Image> image_;
+  std::optional<SymbolNames> names_;
 };
 
 }  // namespace

@@ -10,8 +10,7 @@ namespace {
 
 // `read` parses; `begin` is where its document begins, from which the parser counts bytes.
 template <class Read>
-auto complaining(const Source& source, const size_t& begin, Read read)
-    -> Result<decltype(read())> {
+auto complaining(const Source& source, const size_t& begin, Read read) -> Result<decltype(read())> {
   try {
     return read();
   } catch (const Json::parse_error& error) {

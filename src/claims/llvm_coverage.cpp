@@ -20,6 +20,7 @@
 #include <tuple>
 
 #include "claims/json.h"
+#include "claims/names.h"
 
 namespace tally::claims {
 namespace {
@@ -49,6 +50,7 @@ class Reader {
     claims_.producer = "llvm-cov " + json_text(json, "version");
     if (!source_.options.program_path.empty()) {
       TRY_ASSIGN(image_, open_program(source_, claims_));
+      names_.emplace(*image_);
     }
     TRY_ASSIGN(const Json* data, json_list(source_, json, "data", "the profile"));
     for (size_t i = 0; i < data->size(); ++i) {
@@ -171,7 +173,7 @@ class Reader {
     const size_t colon = claim.name.rfind(':');
     const std::string symbol_name =
         colon == std::string::npos ? claim.name : claim.name.substr(colon + 1);
-    const elf::Symbol* symbol = image_ == nullptr ? nullptr : image_->symbol_named(symbol_name);
+    const elf::Symbol* symbol = names_ ? names_->of_file(symbol_name, claim.file) : nullptr;
     if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
     claims_.procedures.push_back(std::move(claim));
     return Ok{};
@@ -240,6 +242,7 @@ class Reader {
   const Source& source_;
   Claims claims_;
   std::shared_ptr<elf::Image> image_;
+  std::optional<SymbolNames> names_;
 };
 
 }  // namespace

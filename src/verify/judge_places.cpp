@@ -247,14 +247,23 @@ class PlaceJudge {
     }
   }
 
-  // Lines whose instructions lie together and were executed equally often have one count.
+  // Lines whose instructions lie together and were executed equally often have one count.  Where
+  // they are nothing but a jump back, they are the way round a loop: its line in the source
+  // (`while (true)`, a closing brace) is the compiler's choice and says nothing of how often.
   struct Line {
     std::set<int64_t> counts;
     uint64_t begin = UINT64_MAX;
     uint64_t end = 0;
-    uint64_t instructions = 0;
+    uint64_t stretches = 0;
+    bool jumps_back = false;
     std::string module;
+    bool has_one_count() const { return counts.size() == 1 && stretches == 1 && !jumps_back; }
   };
+  static bool is_jump_back(const TruthModule& module, uint64_t address) {
+    const isa::Insn insn = isa::decode(module.image->bytes_at(LinkAddr(address)), address);
+    return insn.flow == isa::Flow::kJump && insn.target <= address;
+  }
+
   using SourceLine = std::pair<std::string, uint32_t>;
   std::map<SourceLine, Line> lines_of_program() {
     std::map<SourceLine, Line> lines;
@@ -273,7 +282,9 @@ class PlaceJudge {
         line.counts.insert(instruction.count);
         line.begin = std::min(line.begin, address);
         line.end = std::max(line.end, address);
-        if (before != key) ++line.instructions;  // stretches
+        const bool only = line.stretches == 0;
+        if (before != key) ++line.stretches;
+        line.jumps_back = only && is_jump_back(*module, address);
         line.module = m.path;
         before = key;
       }
@@ -319,8 +330,7 @@ class PlaceJudge {
     uint64_t unclear = 0;
     for (const auto& [key, sum] : sums_of_lines()) {
       const auto it = known.find(key);
-      if (sum.mixed || it == known.end() || it->second.counts.size() != 1 ||
-          it->second.instructions != 1) {
+      if (sum.mixed || it == known.end() || !it->second.has_one_count()) {
         ++unclear;
         continue;
       }
