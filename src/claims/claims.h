@@ -134,11 +134,14 @@ struct LineClaim {
   std::string function = {};  // empty: the format does not say
   uint64_t count = 0;
   Record record = 0;
+  // Parts of the line have counts of their own, and the format gives the line one of them.
+  bool mixed = false;
 };
 
 // Flow that the profile itself declares as abnormal (exits in the middle of a call chain and the
 // like), so that conservation can be checked: `entered` flows into the block from nowhere, `left`
-// out of it.
+// out of it.  Where edges come from instructions (.fdata) so does what is left: `block` is then the
+// instruction that leaves.
 struct AbnormalClaim {
   Place block = {};
   uint64_t entered = 0;

@@ -8,13 +8,14 @@
 //
 // A location is a flag (0 no symbol, 1 global, 2 local symbol; 3 to 5 the same for memory events),
 // a name with blanks and backslashes escaped, and a hexadecimal offset.  BOLT makes names of local
-// symbols unique by `/1` or `/file.c/1`.  Names become link addresses by the program's symbol
-// table.
+// symbols unique by `/2` (the second one of the name, by address) or `/file.c/1`.  Names become
+// link addresses by the program's symbol table.
 //
 // Whether counts are exact (instrumented) or samples of branches (perf2bolt) the file does not say;
 // they are taken for counts.
 #include <algorithm>
 
+#include "claims/names.h"
 #include "claims/reader.h"
 
 namespace tally::claims {
@@ -50,6 +51,7 @@ class Reader {
     claims_.silences = {"returns are not recorded", "code without a symbol is not recorded",
                         "whether counts are exact or samples of branches is not recorded"};
     TRY_ASSIGN(image_, open_program(source_, claims_));
+    names_.emplace(*image_);
     while (const auto line = lines_.next()) TRY(read_line(trimmed(*line)));
     if (memory_events_ > 0) {
       claims_.silences.push_back(fmt::format("{} memory events are not read", memory_events_));
@@ -113,16 +115,8 @@ class Reader {
     return result;
   }
 
-  // "cmp/1", "cmp/t.c/1": the symbol is what stands in front.
-  const elf::Symbol* symbol(const std::string& name) const {
-    if (const elf::Symbol* exact = image_->symbol_named(name)) return exact;
-    const size_t slash = name.find('/');
-    if (slash == std::string::npos || slash == 0) return nullptr;
-    return image_->symbol_named(std::string_view(name).substr(0, slash));
-  }
-
   Result<Place> place_of(const Location& location) const {
-    const elf::Symbol* found = symbol(location.name);
+    const elf::Symbol* found = names_->of_bolt(location.name);
     if (found == nullptr) {
       return lines_.error(
           "no symbol {} in '{}': the profile is of another build, or the program was "
@@ -161,6 +155,10 @@ class Reader {
       return Ok{};
     }
     ++elsewhere_;
+    if (from.symbol && count != 0) {
+      TRY_ASSIGN(const Place at, place_of(from));
+      claims_.abnormal.push_back({.block = at, .left = count});
+    }
     if (!to.symbol) return Ok{};
     TRY_ASSIGN(const Place entry, place_of(to));
     claims_.abnormal.push_back({.block = entry, .entered = count});
@@ -171,6 +169,7 @@ class Reader {
   Lines lines_;
   Claims claims_;
   std::shared_ptr<elf::Image> image_;
+  std::optional<SymbolNames> names_;
   uint64_t memory_events_ = 0;
   uint64_t elsewhere_ = 0;
 };

@@ -49,6 +49,10 @@ class Checker {
       if (by_block(edge)) nodes_.try_emplace(edge.from);
     }
     for (const AbnormalClaim& term : claims_.abnormal) {
+      if (term.left != 0) {
+        left_at_[term.block] += term.left;
+        continue;
+      }
       Node& node = nodes_[term.block];
       node.entered += term.entered;
       node.in += term.entered;
@@ -79,6 +83,27 @@ class Checker {
     node.size_bytes = ending.end.value() - begin.address.value();
     node.returns = ending.insn.flow == isa::Flow::kReturn;
     for (const size_t index : out_edges(begin, ending)) add_out(node, ending, claims_.edges[index]);
+    take_left(node, {begin.module, ending.last}, ending.insn.flow);
+    take_other_way(node, {begin.module, ending.end}, ending.insn.flow);
+  }
+
+  // What leaves for a place that the form does not name: a procedure linkage stub.
+  void take_left(Node& node, const Place& last, isa::Flow flow) {
+    const auto left = left_at_.find(last);
+    if (left != left_at_.end()) (may_not_come_back(flow) ? node.calls : node.out) += left->second;
+  }
+
+  // BOLT takes a conditional branch and the jump right behind it for one block's two ways out: the
+  // way to the jump is no edge of its own, unless something else leads there.
+  void take_other_way(Node& node, const Place& jump, isa::Flow flow) {
+    if (claims_.form != Form::kFdata || is_leader(jump)) return;
+    if (flow != isa::Flow::kConditional && flow != isa::Flow::kCountedJump) return;
+    if (inspection_.code.insn_at(jump).flow != isa::Flow::kJump) return;
+    const auto edges = inspection_.edges_from.find(jump);
+    if (edges != inspection_.edges_from.end()) {
+      for (const size_t index : edges->second) node.out += claims_.edges[index].count;
+    }
+    take_left(node, jump, isa::Flow::kJump);
   }
 
   // Calls made in the block's middle: at most one for each time it was entered.
@@ -225,6 +250,7 @@ class Checker {
   const Claims& claims_;
   PlaceMap<Node>& nodes_;
   std::set<Place> sources_;
+  PlaceMap<Wide> left_at_;
   bool call_returns_recorded_ = false;
 };
 

@@ -6,11 +6,15 @@
 //         "functions": [ { "name": "main", "execution_count": 1, "blocks": 12,
 //                          "blocks_executed": 11, "start_line": 8 } ] } ] }
 //
+// Of a program of several source files there are as many documents, one behind the other
+// (`gcov --json-format --stdout`, or its packed files joined by `cat`).
+//
 // A line's count is the sum over the blocks that begin on it and are not entered from it.  With a
 // program, functions get the address of their symbol.
 //
 // Not in the profile: edges by address, anything of code that was not compiled with --coverage.
 #include "claims/json.h"
+#include "claims/names.h"
 
 namespace tally::claims {
 namespace {
@@ -24,20 +28,28 @@ class Reader {
     claims_.file = source_.path;
     claims_.silences = {"code that was not compiled with --coverage is not in the profile",
                         "counts are those of source lines and functions, not of addresses"};
-    TRY_ASSIGN(const Json json, parse_json(source_));
-    const std::string version = json_text(json, "gcc_version");
-    if (!version.empty()) claims_.producer = "gcov " + version;
+    TRY_ASSIGN(const std::vector<Json> documents, parse_json_documents(source_));
     if (!source_.options.program_path.empty()) {
       TRY_ASSIGN(image_, open_program(source_, claims_));
+      names_.emplace(*image_);
     }
-    TRY_ASSIGN(const Json* files, json_list(source_, json, "files", "the profile"));
-    for (size_t i = 0; i < files->size(); ++i) {
-      TRY(read_file((*files)[i], fmt::format("files[{}]", i)));
+    for (size_t i = 0; i < documents.size(); ++i) {
+      TRY(read_document(documents[i], documents.size() == 1 ? "" : fmt::format("[{}].", i)));
     }
     return std::move(claims_);
   }
 
  private:
+  Status read_document(const Json& json, const std::string& where) {
+    const std::string version = json_text(json, "gcc_version");
+    if (!version.empty()) claims_.producer = "gcov " + version;
+    TRY_ASSIGN(const Json* files, json_list(source_, json, "files", where + "the profile"));
+    for (size_t i = 0; i < files->size(); ++i) {
+      TRY(read_file((*files)[i], fmt::format("{}files[{}]", where, i)));
+    }
+    return Ok{};
+  }
+
   Status read_file(const Json& file, const std::string& where) {
     const std::string name = json_text(file, "file");
     TRY_ASSIGN(const Json* functions, json_list(source_, file, "functions", where));
@@ -76,7 +88,7 @@ class Reader {
                             .sum = executed,
                             .record = claim.record,
                             .at_most = true});
-    const elf::Symbol* symbol = image_ == nullptr ? nullptr : image_->symbol_named(claim.name);
+    const elf::Symbol* symbol = names_ ? names_->of_file(claim.name, file) : nullptr;
     if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
     claims_.procedures.push_back(std::move(claim));
     return Ok{};
@@ -119,6 +131,7 @@ class Reader {
   const Source& source_;
   Claims claims_;
   std::shared_ptr<elf::Image> image_;
+  std::optional<SymbolNames> names_;
 };
 
 }  // namespace

@@ -2,14 +2,19 @@
 #include "claims/json.h"
 
 #include <algorithm>
+#include <spanstream>
 
 namespace tally::claims {
 
-Result<Json> parse_json(const Source& source) {
+namespace {
+
+// `read` parses; `begin` is where its document begins, from which the parser counts bytes.
+template <class Read>
+auto complaining(const Source& source, const size_t& begin, Read read) -> Result<decltype(read())> {
   try {
-    return Json::parse(source.text.begin(), source.text.end());
+    return read();
   } catch (const Json::parse_error& error) {
-    const size_t at = std::min<size_t>(error.byte, source.text.size());
+    const size_t at = std::min<size_t>(begin + error.byte, source.text.size());
     const auto line = 1 + std::count(source.text.begin(), source.text.begin() + at, '\n');
     if (at >= source.text.size()) {
       return make_error(
@@ -23,6 +28,28 @@ Result<Json> parse_json(const Source& source) {
     return make_error("{}: holds a number beyond what a number can be; the profile is damaged",
                       source.path);
   }
+}
+
+}  // namespace
+
+Result<Json> parse_json(const Source& source) {
+  const size_t begin = 0;
+  return complaining(source, begin,
+                     [&] { return Json::parse(source.text.begin(), source.text.end()); });
+}
+
+Result<std::vector<Json>> parse_json_documents(const Source& source) {
+  size_t begin = 0;
+  return complaining(source, begin, [&] {
+    std::vector<Json> documents;
+    std::ispanstream in(source.text);
+    do {
+      begin = static_cast<size_t>(in.tellg());
+      in >> documents.emplace_back();
+      in >> std::ws;
+    } while (!in.eof());
+    return documents;
+  });
 }
 
 Result<uint64_t> json_count(const Source& source, const Json& value, const std::string& where) {

@@ -15,6 +15,9 @@ namespace tally::claims {
 using Json = nlohmann::json;
 
 Result<Json> parse_json(const Source& source);
+// One document behind the other, with nothing but blanks between them (`gcov --stdout` writes one
+// for each object file); at least one.
+Result<std::vector<Json>> parse_json_documents(const Source& source);
 
 // `where` is for the message: "files[0].lines[17].count".
 Result<uint64_t> json_count(const Source& source, const Json& value, const std::string& where);

@@ -9,9 +9,10 @@
 //       "type": "llvm.coverage.json.export", "version": "2.0.1" }
 //
 // Segments cut a file where the count changes; a line's count is the largest of the count that
-// reaches into it and of the regions that begin on it, as LLVM's own listings have it.  A
-// function's count is that of its first region, and a branch's two counts add up to its own
-// region's.
+// reaches into it and of the regions that begin on it, as LLVM's own listings have it.  Where they
+// differ it is the count of a part of the line only, and marked so.  A function's count is that of
+// its first region, and a branch's two counts add up to its own region's, unless several share
+// their place: a macro's argument `a && b` has two branches and one place.
 //
 // Not in the profile: addresses, edges; code that was not compiled with -fcoverage-mapping.
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include <tuple>
 
 #include "claims/json.h"
+#include "claims/names.h"
 
 namespace tally::claims {
 namespace {
@@ -48,6 +50,7 @@ class Reader {
     claims_.producer = "llvm-cov " + json_text(json, "version");
     if (!source_.options.program_path.empty()) {
       TRY_ASSIGN(image_, open_program(source_, claims_));
+      names_.emplace(*image_);
     }
     TRY_ASSIGN(const Json* data, json_list(source_, json, "data", "the profile"));
     for (size_t i = 0; i < data->size(); ++i) {
@@ -138,13 +141,18 @@ class Reader {
     const bool covered = wrapped != nullptr && wrapped->has_count;
     if (skipped || (!covered && !starts)) return;
     uint64_t count = wrapped == nullptr ? 0 : wrapped->count;
+    bool mixed = false;
     for (const Segment& segment : on_line) {
+      // Where a gap begins nothing is executed, but what is there has a count of its own.
+      mixed = mixed || (segment.has_count && covered && segment.count != wrapped->count) ||
+              (segment.has_count && segment.count != on_line[0].count);
       if (segment.starts_region()) count = std::max(count, segment.count);
     }
     claims_.lines.push_back({.file = name,
                              .line = static_cast<uint32_t>(line),
                              .count = count,
-                             .record = claims_.lines.size() + 1});
+                             .record = claims_.lines.size() + 1,
+                             .mixed = mixed});
   }
 
   Status read_function(const Json& function, const std::string& where) {
@@ -155,7 +163,7 @@ class Reader {
     if (names.is_array() && !names.empty() && names[0].is_string()) claim.file = names[0];
     TRY_ASSIGN(claim.count, json_count(source_, json_member(function, "count"), where + ".count"));
     TRY_ASSIGN(const Json* regions, json_list(source_, function, "regions", where));
-    std::map<Extent, uint64_t> counts;
+    Counts counts;
     for (size_t i = 0; i < regions->size(); ++i) {
       TRY(read_region((*regions)[i], fmt::format("{}.regions[{}]", where, i), i == 0, claim,
                       counts));
@@ -165,13 +173,14 @@ class Reader {
     const size_t colon = claim.name.rfind(':');
     const std::string symbol_name =
         colon == std::string::npos ? claim.name : claim.name.substr(colon + 1);
-    const elf::Symbol* symbol = image_ == nullptr ? nullptr : image_->symbol_named(symbol_name);
+    const elf::Symbol* symbol = names_ ? names_->of_file(symbol_name, claim.file) : nullptr;
     if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
     claims_.procedures.push_back(std::move(claim));
     return Ok{};
   }
 
   using Extent = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, uint64_t>;  // file first
+  using Counts = std::multimap<Extent, uint64_t>;
 
   Result<Extent> extent(const Json& row, size_t file_index, const std::string& where) const {
     Extent result;
@@ -184,12 +193,12 @@ class Reader {
   }
 
   Status read_region(const Json& row, const std::string& where, bool first, ProcedureClaim& claim,
-                     std::map<Extent, uint64_t>& counts) {
+                     Counts& counts) {
     constexpr uint64_t kCodeRegion = 0;
     TRY_ASSIGN(const Extent place, extent(row, 5, where));
     TRY_ASSIGN(const uint64_t count, at(row, 4, where));
     TRY_ASSIGN(const uint64_t kind, at(row, 7, where));
-    if (kind == kCodeRegion) counts[place] = count;
+    if (kind == kCodeRegion) counts.emplace(place, count);
     if (!first) return Ok{};
     const uint64_t line = std::get<1>(place);
     claim.line = static_cast<uint32_t>(std::min<uint64_t>(line, UINT32_MAX));
@@ -202,9 +211,14 @@ class Reader {
   }
 
   Status read_branches(const Json& function, const std::string& where, const ProcedureClaim& claim,
-                       const std::map<Extent, uint64_t>& counts) {
+                       const Counts& counts) {
     const Json& rows = json_member(function, "branches");
     if (!rows.is_array()) return Ok{};
+    std::map<Extent, int> branches;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      TRY_ASSIGN(const Extent place, extent(rows[i], 6, fmt::format("{}.branches[{}]", where, i)));
+      ++branches[place];
+    }
     for (size_t i = 0; i < rows.size(); ++i) {
       const std::string place = fmt::format("{}.branches[{}]", where, i);
       TRY_ASSIGN(const Extent at_source, extent(rows[i], 6, place));
@@ -213,8 +227,8 @@ class Reader {
       if (!add(sum, other)) {
         return make_error("{}: {}: the two ways add up to more than 64 bits", source_.path, place);
       }
+      if (branches[at_source] != 1 || counts.count(at_source) != 1) continue;
       const auto region = counts.find(at_source);
-      if (region == counts.end()) continue;
       claims_.sums.push_back({.what = "a branch's two ways, of its condition's count",
                               .place = fmt::format("{}:{}:{}", claim.name, std::get<1>(at_source),
                                                    std::get<2>(at_source)),
@@ -228,6 +242,7 @@ class Reader {
   const Source& source_;
   Claims claims_;
   std::shared_ptr<elf::Image> image_;
+  std::optional<SymbolNames> names_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 //
 // Samples say how a total is distributed, so they are shares.  Line numbers count from the first
 // line of the function.  Context-sensitive profiles ("[main:3 @ fib]:5:1") are refused by name.
+#include "claims/names.h"
 #include "claims/reader.h"
 
 namespace tally::claims {
@@ -27,6 +28,7 @@ class Reader {
                         "samples are shares: how often anything ran is not claimed"};
     if (!source_.options.program_path.empty()) {
       TRY_ASSIGN(image_, open_program(source_, claims_));
+      names_.emplace(*image_);
     }
     while (const auto line = lines_.next()) {
       if (trimmed(*line).empty()) continue;
@@ -66,8 +68,8 @@ class Reader {
     TRY_ASSIGN(claim.count,
                lines_.decimal(line.substr(middle + 1, last - middle - 1), "a function's samples"));
     TRY(lines_.decimal(line.substr(last + 1), "the samples at its entry"));
-    if (image_ != nullptr) {
-      const elf::Symbol* symbol = image_->symbol_named(claim.name);
+    if (names_) {
+      const elf::Symbol* symbol = names_->only(claim.name);
       if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
     }
     open_.push_back({0, claim.name, claim.count, 0, claim.record});
@@ -142,6 +144,7 @@ class Reader {
   Lines lines_;
   Claims claims_;
   std::shared_ptr<elf::Image> image_;
+  std::optional<SymbolNames> names_;
   std::vector<Open> open_;
 };
 

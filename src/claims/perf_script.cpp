@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <map>
 
+#include "claims/names.h"
 #include "claims/reader.h"
 
 namespace tally::claims {
@@ -177,6 +178,7 @@ class Reader {
     if (is_new) {
       auto image = elf::Image::open(path);
       images_.push_back(image ? std::move(*image) : nullptr);
+      names_.push_back(image ? std::make_unique<SymbolNames>(*images_.back()) : nullptr);
       claims_.modules.push_back(
           {.path = path, .build_id = images_.back() ? images_.back()->build_id() : std::string()});
       samples_.push_back(0);
@@ -201,7 +203,7 @@ class Reader {
     }
     const size_t plus = frame.symbol.rfind("+0x");
     if (plus != std::string_view::npos) {
-      const elf::Symbol* symbol = image->symbol_named(frame.symbol.substr(0, plus));
+      const elf::Symbol* symbol = names_[module]->only(frame.symbol.substr(0, plus));
       const Number offset = parse_hex(frame.symbol.substr(plus + 1));
       if (symbol != nullptr && offset.fault == NumberFault::kNone) {
         return symbol->range.begin + offset.value;
@@ -217,6 +219,7 @@ class Reader {
   std::map<std::string, std::vector<Mapping>> mappings_;
   std::map<std::string, uint32_t> module_ids_;
   std::vector<std::shared_ptr<elf::Image>> images_;
+  std::vector<std::unique_ptr<SymbolNames>> names_;
   std::vector<uint64_t> samples_;
   std::map<Place, size_t> claimed_;
   uint64_t kernel_ = 0;

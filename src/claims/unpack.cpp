@@ -31,7 +31,11 @@ Result<std::string> gunzip(const std::string& path, std::string_view bytes) {
   std::string result;
   size_t taken = 0;
   int code = Z_OK;
-  while (code != Z_STREAM_END) {
+  // Files joined by `cat` are one stream behind the other.
+  while (code != Z_STREAM_END || stream.avail_in != 0 || taken < bytes.size()) {
+    if (code == Z_STREAM_END && inflateReset(&stream) != Z_OK) {
+      return make_error("{}: no memory to unpack", path);
+    }
     if (stream.avail_in == 0) {
       const size_t piece = std::min(bytes.size() - taken, kStepBytes);
       if (piece == 0) {

@@ -45,6 +45,7 @@ struct Symbol {      // functions only (STT_FUNC, STT_GNU_IFUNC), defined ones
   LinkRange range;   // may be empty when the size is not given
   std::string name;  // demangled on request by `demangle`
   SymbolSource source = SymbolSource::kSymtab;
+  bool global = false;  // not local to its source file
 };
 
 struct SourceLine {

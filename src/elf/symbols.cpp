@@ -12,11 +12,6 @@
 namespace tally::elf {
 namespace {
 
-struct Candidate {
-  Symbol symbol;
-  bool global = false;
-};
-
 bool is_function(const Elf64_Sym& entry) {
   const unsigned type = ELF64_ST_TYPE(entry.st_info);
   return (type == STT_FUNC || type == STT_GNU_IFUNC) && entry.st_shndx != SHN_UNDEF &&
@@ -25,7 +20,7 @@ bool is_function(const Elf64_Sym& entry) {
 
 class TableReader {
  public:
-  TableReader(const Layout& program, std::vector<Candidate>& result)
+  TableReader(const Layout& program, std::vector<Symbol>& result)
       : program_(program), result_(result) {}
 
   void read(const Layout& layout, uint32_t section_type, SymbolSource source) {
@@ -50,9 +45,9 @@ class TableReader {
       if (name.empty() || name.size() > kNameSizeMax) continue;
       const bool sized = entry.st_size <= segment->range.end.value() - entry.st_value;
       const uint64_t end = entry.st_value + (sized ? entry.st_size : 0);
-      result_.push_back({.symbol = {.range = {LinkAddr(entry.st_value), LinkAddr(end)},
-                                    .name = std::string(name),
-                                    .source = source},
+      result_.push_back({.range = {LinkAddr(entry.st_value), LinkAddr(end)},
+                         .name = std::string(name),
+                         .source = source,
                          .global = ELF64_ST_BIND(entry.st_info) != STB_LOCAL});
     }
   }
@@ -61,38 +56,35 @@ class TableReader {
   static constexpr size_t kNameSizeMax = 64 * 1024;
 
   const Layout& program_;
-  std::vector<Candidate>& result_;
+  std::vector<Symbol>& result_;
 };
 
 // By address, then by preference.
-auto order(const Candidate& candidate) {
-  const Symbol& symbol = candidate.symbol;
-  return std::tuple(symbol.range.begin, symbol.range.empty(), !candidate.global, symbol.name.size(),
+auto order(const Symbol& symbol) {
+  return std::tuple(symbol.range.begin, symbol.range.empty(), !symbol.global, symbol.name.size(),
                     std::string_view(symbol.name), symbol.source);
 }
 
 }  // namespace
 
 SymbolTable::SymbolTable(const Layout& program, const Layout* debug) {
-  std::vector<Candidate> candidates;
+  std::vector<Symbol> candidates;
   TableReader reader(program, candidates);
   reader.read(program, SHT_SYMTAB, SymbolSource::kSymtab);
   reader.read(program, SHT_DYNSYM, SymbolSource::kDynsym);
   if (debug != nullptr) reader.read(*debug, SHT_SYMTAB, SymbolSource::kDebugFile);
   std::ranges::sort(candidates, {}, order);
-  std::vector<bool> global;
-  for (Candidate& candidate : candidates) {
+  for (Symbol& candidate : candidates) {
     const bool repeated = !symbols_.empty() &&
-                          symbols_.back().range.begin == candidate.symbol.range.begin &&
-                          symbols_.back().name == candidate.symbol.name;
+                          symbols_.back().range.begin == candidate.range.begin &&
+                          symbols_.back().name == candidate.name;
     if (repeated) continue;
-    symbols_.push_back(std::move(candidate.symbol));
-    global.push_back(candidate.global);
+    symbols_.push_back(std::move(candidate));
   }
   symbols_.shrink_to_fit();
   for (size_t i = 0; i < symbols_.size(); ++i) {
     const auto [entry, inserted] = by_name_.try_emplace(symbols_[i].name, i);
-    if (!inserted && global[i] && !global[entry->second]) entry->second = i;
+    if (!inserted && symbols_[i].global && !symbols_[entry->second].global) entry->second = i;
   }
   build_stretches();
 }

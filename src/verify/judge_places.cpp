@@ -113,7 +113,46 @@ class PlaceJudge {
     return sum;
   }
 
+  // What goes on from an instruction to the one behind it, where the profile's blocks end and ours
+  // need not: the whole of it, or of a call what came back.
+  std::optional<uint64_t> count_going_on(const claims::EdgeClaim& e) const {
+    const TruthModule* module = module_of(e.from);
+    if (module == nullptr || !module->image || path_of(e.from) != path_of(e.to)) return {};
+    const isa::Insn insn =
+        isa::decode(module->image->bytes_at(e.from.address), e.from.address.value());
+    if (insn.size == 0 || e.from.address + insn.size != e.to.address) return {};
+    if (insn.flow == isa::Flow::kNone) {
+      const auto it = module->instructions.find(e.from.address.value());
+      return it == module->instructions.end() ? 0 : static_cast<uint64_t>(it->second.count);
+    }
+    const bool is_call = insn.flow == isa::Flow::kCall || insn.flow == isa::Flow::kIndirectCall;
+    if (!is_call) return {};
+    uint64_t sum = 0;
+    const auto it = module->by_last.find(e.from.address.value());
+    if (it == module->by_last.end()) return 0;
+    for (const TruthEdge& t : it->second) {
+      if (t.role == EdgeRole::kCallReturn && t.to == e.to.address) sum += t.count;
+    }
+    return sum;
+  }
+
+  // How often a claimed edge was taken.
+  uint64_t count_claimed(const claims::EdgeClaim& e) const {
+    const bool may_go_on =
+        e.role == EdgeRole::kUnknown && e.origin == claims::EdgeOrigin::kBranchInstruction;
+    return (may_go_on ? count_going_on(e) : std::nullopt).value_or(count_edge(e));
+  }
+
+  // Callgrind shows each further repetition of a `rep` instruction as a jump to itself.
+  bool is_repetition(const claims::EdgeClaim& e) const {
+    if (e.from != e.to) return false;
+    const TruthModule* module = module_of(e.from);
+    if (module == nullptr || !module->image) return false;
+    return isa::decode(module->image->bytes_at(e.from.address), e.from.address.value()).repeated;
+  }
+
   void edges() {
+    uint64_t repetitions = 0;
     struct Sum {
       uint64_t count = 0;
       const claims::EdgeClaim* first = nullptr;
@@ -132,12 +171,20 @@ class PlaceJudge {
         unseen_.insert(path_of(e.from));
         continue;
       }
+      if (is_repetition(e)) {
+        ++repetitions;
+        continue;
+      }
       Finding f = finding(FindingKind::kEdgeCount, e.from, RecordKind::kEdge, e.record);
       f.to = fmt::format("{}+{:#x}", short_name(path_of(e.to)), e.to.address.value());
       f.role = e.role;
       f.to_module = path_of(e.to);
       f.to_address = e.to.address;
-      compare(judgement_.edges, std::move(f), sum.count, count_edge(e));
+      compare(judgement_.edges, std::move(f), sum.count, count_claimed(e));
+    }
+    if (repetitions != 0) {
+      judgement_.remarks.push_back(fmt::format(
+          "{} jumps of `rep` instructions to themselves are not judged: repetitions", repetitions));
     }
     for (const std::string& path : unseen_) {
       judgement_.remarks.push_back(path + ": in the profile, but not in the run; not judged");
@@ -200,32 +247,44 @@ class PlaceJudge {
     }
   }
 
-  // Lines whose instructions lie together and were executed equally often have one count.
+  // Lines whose instructions lie together and were executed equally often have one count.  Where
+  // they are nothing but a jump back, they are the way round a loop: its line in the source
+  // (`while (true)`, a closing brace) is the compiler's choice and says nothing of how often.
   struct Line {
     std::set<int64_t> counts;
     uint64_t begin = UINT64_MAX;
     uint64_t end = 0;
-    uint64_t instructions = 0;
+    uint64_t stretches = 0;
+    bool jumps_back = false;
     std::string module;
+    bool has_one_count() const { return counts.size() == 1 && stretches == 1 && !jumps_back; }
   };
-  std::map<std::pair<std::string, uint32_t>, Line> lines_of_program() const {
-    std::map<std::pair<std::string, uint32_t>, Line> lines;
+  static bool is_jump_back(const TruthModule& module, uint64_t address) {
+    const isa::Insn insn = isa::decode(module.image->bytes_at(LinkAddr(address)), address);
+    return insn.flow == isa::Flow::kJump && insn.target <= address;
+  }
+
+  using SourceLine = std::pair<std::string, uint32_t>;
+  std::map<SourceLine, Line> lines_of_program() {
+    std::map<SourceLine, Line> lines;
     for (const claims::Module& m : claims_.modules) {
       const TruthModule* module = truth_.module(m.path);
       if (module == nullptr || !module->image) continue;
-      std::optional<std::pair<std::string, uint32_t>> before;
+      std::optional<SourceLine> before;
       for (const auto& [address, instruction] : module->instructions) {
         const auto at = module->image->line_at(LinkAddr(address));
         if (!at || at->line <= 0) {
           before.reset();
           continue;
         }
-        const std::pair key(short_name(at->file), static_cast<uint32_t>(at->line));
+        const SourceLine key(source_key(at->file), static_cast<uint32_t>(at->line));
         Line& line = lines[key];
         line.counts.insert(instruction.count);
         line.begin = std::min(line.begin, address);
         line.end = std::max(line.end, address);
-        if (before != key) ++line.instructions;  // stretches
+        const bool only = line.stretches == 0;
+        if (before != key) ++line.stretches;
+        line.jumps_back = only && is_jump_back(*module, address);
         line.module = m.path;
         before = key;
       }
@@ -233,17 +292,49 @@ class PlaceJudge {
     return lines;
   }
 
+  // A file's name without its folders, as compilers and profilers write them differently; with
+  // them where the profile has several files of one name.
+  std::string source_key(const std::string& path) {
+    if (file_names_.empty()) {
+      std::set<std::string> files;
+      for (const claims::LineClaim& claim : claims_.lines) {
+        if (files.insert(claim.file).second) ++file_names_[short_name(claim.file)];
+      }
+    }
+    const std::string name = short_name(path);
+    const auto it = file_names_.find(name);
+    return it != file_names_.end() && it->second > 1 ? path : name;
+  }
+
+  // What is inlined or instantiated in several places has a claim for each: they are summed.
+  struct LineSum {
+    uint64_t count = 0;
+    const claims::LineClaim* first = nullptr;
+    bool mixed = false;
+  };
+  std::map<SourceLine, LineSum> sums_of_lines() {
+    std::map<SourceLine, LineSum> sums;
+    for (const claims::LineClaim& claim : claims_.lines) {
+      LineSum& sum = sums[{source_key(claim.file), claim.line}];
+      sum.count += claim.count;
+      sum.mixed = sum.mixed || claim.mixed;
+      if (sum.first == nullptr) sum.first = &claim;
+    }
+    return sums;
+  }
+
   void lines() {
     if (claims_.lines.empty()) return;
+    judgement_.lines.claims = claims_.lines.size();
     const auto known = lines_of_program();
     uint64_t unclear = 0;
-    for (const claims::LineClaim& claim : claims_.lines) {
-      ++judgement_.lines.claims;
-      const auto it = known.find({short_name(claim.file), claim.line});
-      if (it == known.end() || it->second.counts.size() != 1 || it->second.instructions != 1) {
+    for (const auto& [key, sum] : sums_of_lines()) {
+      const auto it = known.find(key);
+      if (sum.mixed || it == known.end() || !it->second.has_one_count()) {
         ++unclear;
         continue;
       }
+      const claims::LineClaim& claim = *sum.first;
       Finding f;
       f.kind = FindingKind::kLineCount;
       f.where = fmt::format("{}:{}", claim.file, claim.line);
@@ -251,7 +342,7 @@ class PlaceJudge {
       f.module = it->second.module;
       f.address = LinkAddr(it->second.begin);
       f.record = claims::describe_record(claims_.form, RecordKind::kLine, claim.record);
-      compare(judgement_.lines, std::move(f), claim.count,
+      compare(judgement_.lines, std::move(f), sum.count,
               static_cast<uint64_t>(*it->second.counts.begin()));
     }
     if (unclear != 0) {
@@ -339,6 +430,7 @@ class PlaceJudge {
   bool complete_;
   Judgement& judgement_;
   std::set<std::string> unseen_;
+  std::map<std::string, int> file_names_;  // how many files of the profile have this name
 };
 
 }  // namespace
