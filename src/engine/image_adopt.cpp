@@ -41,14 +41,14 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   cache_.set_returns(parent.cache_.returns_form());
   enable_feedback();
   cache_.set_remote_call(call);
-  TRY(begin_at(pc, regs, parent, parent_slot));
+  TRY(begin_at(pc, regs, parent, maker, parent_slot));
   if (known) threads_[pid].rseq = parent.service_.rseq_of(parent_slot, thread->second.rseq);
   areas_by_mailbox();
   return Ok{};
 }
 
 // The only thread of the process is about to execute the instruction at `pc`.
-Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent,
+Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent, pid_t maker,
                           uint32_t parent_slot) {
   const pid_t pid = process_->pid();
   const std::optional<uint32_t> slot = service_.open_slot();
@@ -60,7 +60,17 @@ Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& 
   TRY_ASSIGN(const BlockRef at, cache_.resolve(pc, Arrival::kJump));
   if (!at.valid()) return make_error("process {} would go on at {:#x}, no code", pid, pc.value());
   CHECK(at.insn == 0) << "no block begins where a process was forked";
-  ledger_.begin_in_mid_run(unwind, *slot, at, parent.ledger_, parent_slot, "forked here");
+  // A child with a stack of its own (clone) may yet jump to the one it has a copy of.
+  elf::UnwindRegisters left{};
+  user_regs_struct makers{};
+  const bool own_stack =
+      process_->try_registers(maker, makers) && makers.rsp != regs.rsp && makers.rsp != 0;
+  if (own_stack) {
+    left = unwind_registers(makers);
+    left.value[elf::kDwarfPc] = pc.value();
+  }
+  ledger_.begin_in_mid_run(unwind, *slot, at, parent.ledger_, parent_slot,
+                           own_stack ? &left : nullptr, "forked here");
   regs.rip = cache_.unit(at.unit).entry_of(at).value();
   regs.rcx = pc.value();
   regs.gs_base = region_.thread_block(*slot).value();

@@ -150,7 +150,7 @@ class ImageRun {
   struct Leaver;  // a thread that is let go
   Result<std::optional<tracee::Event>> bring_all_out(std::vector<Leaver>& leavers);
   Status check_target();
-  Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent,
+  Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent, pid_t maker,
                   uint32_t parent_slot);
   void areas_by_mailbox();
   void end(double cpu_seconds);

@@ -383,6 +383,11 @@ void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, Target
       frames.front().cfa.value() - stack_pointer <= 16) {
     return;
   }
+  if (jump_to_left_stack(trace, slot, stack_pointer)) {
+    jumps_[slot] = {unit, stack_pointer};
+    snapshots_.erase(it);
+    return;
+  }
   const std::optional<size_t> target = frame_holding(trace, stack_pointer);
   if (!target) {
     name_switched_stacks(

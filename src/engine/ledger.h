@@ -57,8 +57,10 @@ class Ledger : public LedgerBooks {
   // A process begins in mid-run at the start of block `at` (after fork): its stack is the
   // parent's, with all frames open.  Their code is not translated for that: a frame that control
   // never comes back to cancels out; the others are entered by `settle_inherited` at the end.
+  // `left`: its maker's registers, if the process was given a stack of its own.
   void begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
-                        const Ledger& parent, uint32_t parent_slot, const std::string& detail);
+                        const Ledger& parent, uint32_t parent_slot,
+                        const elf::UnwindRegisters* left, const std::string& detail);
   void settle_inherited();
   // Those of one thread, which has ended.
   void settle_inherited(uint32_t slot);
@@ -185,6 +187,7 @@ class Ledger : public LedgerBooks {
                                                    uint64_t context) const;
 
   void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
+  bool jump_to_left_stack(const elf::BackTrace& trace, uint32_t slot, uint64_t stack_pointer);
   void inherit_frames(const elf::BackTrace& trace, uint32_t slot);
   void enter_inherited(TargetAddr return_address, uint64_t times);
   bool is_inherited(TargetAddr return_address) const;
@@ -214,6 +217,8 @@ class Ledger : public LedgerBooks {
   std::map<std::pair<uint64_t, uint32_t>, uint64_t> inherited_;
   profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
   std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
+  // Of the maker of this process, which began on another stack, until it jumps to this one.
+  std::optional<elf::BackTrace> left_stack_;
   struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
     uint32_t unit = 0;
     uint64_t stack_pointer = 0;  // where it goes

@@ -1,6 +1,7 @@
 // Frames that were open before the process began to count.  See ledger.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "engine/ledger.h"
@@ -11,14 +12,35 @@ using profile::AbnormalKind;
 
 void Ledger::begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
                               const Ledger& parent, uint32_t parent_slot,
-                              const std::string& detail) {
+                              const elf::UnwindRegisters* left, const std::string& detail) {
   booker_ = slot;
+  if (left != nullptr) left_stack_ = parent.back_trace(*left, parent_slot);
   bottoms_ = parent.bottoms_;
   interruptions_.inherit_from(parent.interruptions_, parent_slot, slot);
   enter_block(at, AbnormalKind::kThreadStart, detail);
   keep_where(slot, at);
   // The calls are known to the parent, whose stack is still the same.
   inherit_frames(parent.back_trace(registers, parent_slot), slot);
+}
+
+// A child that was given a stack of its own jumps to where its parent's was: whoever it had called
+// is left, and what it comes to was open before its time.
+bool Ledger::jump_to_left_stack(const elf::BackTrace& trace, uint32_t slot,
+                                uint64_t stack_pointer) {
+  if (!left_stack_) return false;
+  uint64_t highest = 0;
+  for (const elf::Frame& frame : trace.frames) highest = std::max(highest, frame.cfa.value());
+  if (stack_pointer >= trace.frames.front().cfa.value() && stack_pointer <= highest) return false;
+  const std::optional<size_t> target = frame_holding(*left_stack_, stack_pointer);
+  if (!target) return false;
+  close_frames(trace, slot, 1, AbnormalKind::kNonLocalJump,
+               "left for the stack of before the fork");
+  elf::BackTrace outwards = std::move(*left_stack_);
+  left_stack_.reset();
+  outwards.frames.erase(outwards.frames.begin(),
+                        outwards.frames.begin() + static_cast<ptrdiff_t>(*target));
+  inherit_frames(outwards, slot);
+  return true;
 }
 
 void Ledger::inherit_frames(const elf::BackTrace& trace, uint32_t slot) {

@@ -249,7 +249,7 @@ Area& Region::place_area(CacheAddr base) {
   area.base = base;
   area.memory = file_ + kAreasFileOffset + area.index * kAreaSizeBytes;
   isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
-  area.gateway = emit_gateway(as, tables_base_);
+  area.gateway = emit_gateway(as, tables_base_, areas_.empty() ? nullptr : &areas_.front().gateway);
   area.used_bytes = (as.offset() + 63u) & ~63u;
   areas_.push_back(area);
   return areas_.back();
@@ -261,12 +261,6 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
     if (reaches(area.base.value(), range) && area.used_bytes < kAreaHalfBytes * 3 / 4) {
       return &area;
     }
-  }
-  if (filtered_) {
-    return make_error(
-        "the program loads code at {:#x}, far from all other, after it has installed a seccomp "
-        "filter; Tally can map no code cache there any more",
-        range.begin.value());
   }
   if (areas_.size() == kAreasMax) return make_error("too many modules far apart from each other");
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());

@@ -62,7 +62,7 @@ class Region {
   // Gives back the monitor's view once the target is gone and the counters are read.
   void unmap();
 
-  // The program filters its own system calls from now on, except those of the gateways there are.
+  // The program filters its own system calls from now on.
   void filter_installed() { filtered_ = true; }
   bool is_filtered() const { return filtered_; }
 

@@ -5,8 +5,9 @@
 // would kill the program for them.
 //
 // Idea.  A filter sees the address of the instruction that makes the call.  The program's filter is
-// installed with a prefix that lets calls pass which come from the three instructions of each
-// gateway that are ours; everything else is judged by the program's own filter, as it is.
+// installed with a prefix that lets calls pass which come from the three instructions of the first
+// area's gateway that are ours (the other areas' lead there); everything else is judged by the
+// program's own filter, as it is.
 //
 // Not handled, refused by name: strict mode (it takes no filter), filters that look at that address
 // themselves, filters that with the prefix are longer than the kernel allows.

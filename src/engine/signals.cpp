@@ -27,6 +27,14 @@ bool is_fault(const siginfo_t& info) {
          info.si_signo == SIGILL || info.si_signo == SIGTRAP;
 }
 
+// A filter of the program (seccomp) has trapped the system call that the thread was about to make.
+bool is_trapped_call(const siginfo_t& info) {
+  constexpr int kSysSeccomp = 1;  // SYS_SECCOMP
+  return info.si_signo == SIGSYS && info.si_code == kSysSeccomp;
+}
+
+constexpr uint64_t kSyscallBytes = 2;
+
 // Inside a system call that the kernel may restart; its codes for that are not for programs.
 bool is_interrupted_call(const user_regs_struct& regs) {
   constexpr int64_t kErestartSys = 512, kErestartNoIntr = 513, kErestartNoHand = 514,
@@ -148,7 +156,6 @@ std::optional<Signals::Point> Signals::point_at_syscall(const user_regs_struct& 
 
 std::optional<Signals::Point> Signals::point_in_gateway(const user_regs_struct& regs, uint32_t slot,
                                                         const GatewayCode& gateway) const {
-  constexpr uint64_t kSyscallBytes = 2;
   const CacheAddr at(regs.rip);
   const bool before = at == gateway.syscall_insn && regs.rax != SYS_rt_sigreturn;
   const bool behind = at == gateway.syscall_insn + kSyscallBytes && is_interrupted_call(regs);
@@ -172,6 +179,21 @@ std::optional<Signals::Point> Signals::point_at(const user_regs_struct& regs, ui
   }
   if (at < area->gateway.end) return point_in_gateway(regs, slot, area->gateway);
   return point_at_syscall(regs, slot);
+}
+
+// Right behind a `syscall` that was not executed: rax still holds the number.  It is not made again
+// unless the handler says so, and the monitor never learns of a result.
+std::optional<Signals::Point> Signals::point_of_trap(const user_regs_struct& regs,
+                                                     uint32_t slot) const {
+  const CacheAddr at(regs.rip);
+  const Area* area = region_.area_at(at);
+  if (area == nullptr || at != area->gateway.syscall_insn + kSyscallBytes) {
+    return point_at(regs, slot);
+  }
+  const auto site = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
+  Point point = behind_syscall(regs, cache_.syscall_block(site));
+  point.cancels = true;
+  return point;
 }
 
 std::optional<Signals::Point> Signals::point_of_fault(const user_regs_struct& regs, uint32_t slot,
@@ -248,6 +270,14 @@ Result<std::optional<Event>> Signals::deliver(const Event& event, uint32_t slot)
     if (reinterpret_cast<uint64_t>(info.si_addr) == regs.rip) {
       info.si_addr = reinterpret_cast<void*>(point->original.rip);  // NOLINT: the target's address
     }
+  } else if (is_trapped_call(info)) {
+    point = point_of_trap(regs, slot);
+    if (!point) {
+      return make_error("a system call trapped at {:#x} in the code cache, where none is made",
+                        regs.rip);
+    }
+    point->restart = CacheAddr();
+    info.si_call_addr = reinterpret_cast<void*>(point->original.rip);  // NOLINT: the target's
   } else {
     TRY_ASSIGN(const Rolled rolled, roll_forward(event, slot, regs));
     if (rolled.other) {
@@ -268,10 +298,8 @@ Result<std::optional<Event>> Signals::deliver(const Event& event, uint32_t slot)
   if (point->cancels) {
     service_.cancel_syscall(slot, point->original);
     fallback = point->original;
-    if (point->restart != CacheAddr()) {
-      fallback.rax = fallback.orig_rax;
-      fallback.orig_rax = static_cast<uint64_t>(-1);
-    }
+    if (point->restart != CacheAddr()) fallback.rax = fallback.orig_rax;
+    fallback.orig_rax = static_cast<uint64_t>(-1);
     fallback.rip = (point->restart != CacheAddr() ? point->restart : point->resume).value();
   }
   process_.set_signal_info(tid, info);

@@ -19,6 +19,10 @@
 // original `syscall`, so that its own rules decide between restarting it and EINTR.  A faulting
 // instruction stands where its copy does; if it faults inside its sequence, the sequence is undone.
 //
+// A system call that the program's own filter traps (SIGSYS, seccomp.h) stands behind the original
+// `syscall`, which is also the address that the handler is told; what the handler leaves in rax is
+// the call's result.  The monitor forgets what it was going to do about that call.
+//
 // A signal that cannot be delivered right now (something else happened on the way to the boundary)
 // is made pending again and recognized when it comes back.
 #pragma once
@@ -75,6 +79,7 @@ class Signals {
   std::optional<Point> point_in_gateway(const user_regs_struct& regs, uint32_t slot,
                                         const translate::GatewayCode& gateway) const;
   std::optional<Point> point_at_syscall(const user_regs_struct& regs, uint32_t slot) const;
+  std::optional<Point> point_of_trap(const user_regs_struct& regs, uint32_t slot) const;
   std::optional<Point> point_of_fault(const user_regs_struct& regs, uint32_t slot,
                                       int signal) const;
   Point before_syscall(const user_regs_struct& regs, BlockRef block) const;

@@ -53,6 +53,13 @@ bool is_about_shadow_stacks(uint64_t code) {
   return code >= kFirst && code <= kLast;
 }
 
+// As by kernels that have none: system calls would be told apart by their address in the code
+// cache, and Tally's own trapped with the program's.
+bool dispatches_calls(uint64_t number, const std::array<uint64_t, 6>& arguments) {
+  constexpr uint64_t kSetSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11
+  return number == SYS_prctl && arguments[0] == kSetSyscallUserDispatch;
+}
+
 bool changes_memory(uint64_t number) {
   return number == SYS_mmap || number == SYS_mprotect || number == SYS_pkey_mprotect ||
          number == SYS_munmap || number == SYS_mremap;
@@ -167,11 +174,10 @@ Status Service::change_filter(uint32_t slot, uint64_t program) {
   }
   constexpr uint64_t kSyscallBytes = 2;  // a filter sees the address behind the instruction
   std::vector<uint64_t> ours;
-  for (const Area& area : region_.areas()) {
-    for (const CacheAddr insn :
-         {area.gateway.wake_syscall, area.gateway.wait_syscall, area.gateway.monitor_syscall}) {
-      ours.push_back(insn.value() + kSyscallBytes);
-    }
+  const GatewayCode& gateway = region_.areas().front().gateway;
+  for (const CacheAddr insn :
+       {gateway.wake_syscall, gateway.wait_syscall, gateway.monitor_syscall}) {
+    ours.push_back(insn.value() + kSyscallBytes);
   }
   TRY_ASSIGN(const std::vector<sock_filter> changed, allow_calls_from(ours, filter));
   uint8_t* room = region_.thread_memory(slot) + tcb::kFilter;
@@ -217,7 +223,8 @@ Status Service::before_syscall(uint32_t slot) {
     return Ok{};
   }
   if (call.number == SYS_prctl && answer_dumpable(slot, call.arguments, rflags)) return Ok{};
-  if (call.number == SYS_arch_prctl && is_about_shadow_stacks(call.arguments[0])) {
+  if (dispatches_calls(call.number, call.arguments) ||
+      (call.number == SYS_arch_prctl && is_about_shadow_stacks(call.arguments[0]))) {
     finish_syscall(slot, static_cast<uint64_t>(-EINVAL), rflags);
     return Ok{};
   }

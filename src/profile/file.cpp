@@ -20,6 +20,7 @@
 #include "profile/database.h"
 #include "profile/digest.h"
 #include "profile/merge.h"
+#include "profile/partial_file.h"
 #include "profile/run_facts.h"
 #include "profile/tables.h"
 #include "profile/validate.h"
@@ -67,11 +68,6 @@ class FileSizeSignalBlock {
   sigset_t before_;
 };
 
-std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
-  return folder.empty() ? "." : folder;
-}
-
 Error cannot_write(const std::string& path, std::string_view why) {
   return make_error("cannot write profile '{}': {}; choose another place with -o", path, why);
 }
@@ -92,49 +88,6 @@ Result<std::string> final_path(const std::string& path) {
   ::free(resolved);
   return result;
 }
-
-// The file under its provisional name; removed unless it was moved to its final one.
-class PartialFile {
- public:
-  explicit PartialFile(const std::string& target)
-      : target_(target), name_(fmt::format("{}.partial-{}", target, ::getpid())) {}
-  ~PartialFile() {
-    if (created_) ::unlink(name_.c_str());
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
-  const std::string& name() const { return name_; }
-  const std::string& target() const { return target_; }
-  int descriptor() const { return descriptor_; }
-
-  // 0 or an errno.
-  int create() {
-    // A leftover under our own process id belongs to a process that is gone.
-    ::unlink(name_.c_str());
-    descriptor_ = ::open(name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (descriptor_ < 0) return errno;
-    created_ = true;
-    return 0;
-  }
-
-  int move_to_target() {
-    if (::fsync(descriptor_) != 0) return errno;
-    if (::rename(name_.c_str(), target_.c_str()) != 0) return errno;
-    created_ = false;
-    // The profile is complete and in place; a folder that cannot be synced (some file systems
-    // refuse) leaves only the name's survival of a power failure open.
-    const FileDescriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_CLOEXEC));
-    if (folder.open()) ::fsync(folder.get());
-    return 0;
-  }
-
- private:
-  std::string target_;
-  std::string name_;
-  int descriptor_ = -1;
-  bool created_ = false;
-};
 
 constexpr std::string_view kMagic{"SQLite format 3\0", 16};
 constexpr size_t kHeaderBytes = 100;

@@ -248,14 +248,19 @@ void emit_action(Assembler& as, GatewayCode& code, uint64_t common, uint64_t pos
 
 }  // namespace
 
-GatewayCode emit_gateway(Assembler& as, uint32_t tables_base) {
+GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode* first) {
   GatewayCode code;
-  code.begin = as.here();
   const uint64_t common = as.here().value();
-  emit_save_all(as);
-  const uint64_t post = as.here().value();
-  emit_post_and_wait(as, code, tables_base);
-  emit_action(as, code, common, post);
+  if (first != nullptr) {
+    code = *first;
+    as.jmp_slot(first->begin.value());
+  } else {
+    emit_save_all(as);
+    const uint64_t post = as.here().value();
+    emit_post_and_wait(as, code, tables_base);
+    emit_action(as, code, common, post);
+  }
+  code.begin = CacheAddr(common);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
   code.entries.ret = emit_entry(as, Request::kReturn, false, common);

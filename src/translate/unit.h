@@ -244,7 +244,9 @@ struct LinkStub {
 LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
                         Whereabouts at = {});
 
-// The code that talks to the monitor; once per area.
+// The code that talks to the monitor.  Each area has entries of its own, within reach of its code;
+// the talking itself, and every system call, is done by the first area's, so that a filter of
+// system calls (engine/seccomp.h) need not know the areas to come.
 struct GatewayCode {
   Gateways entries;
   CacheAddr syscall_insn;     // the `syscall` executed for the program; a thread born here resumes
@@ -252,7 +254,9 @@ struct GatewayCode {
   CacheAddr wake_syscall, wait_syscall;  // those of the mailbox
   CacheAddr begin, end;
 };
-GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base);
+// `first`: of the first area; null for that one itself.
+GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base,
+                         const GatewayCode* first = nullptr);
 
 // Dispatch code of a hash table for a site with many targets.
 enum class HashKind : uint8_t { kBits8to15, kBits5to12, kBits4to11, kBits0to7 };

@@ -182,6 +182,12 @@ tally.communicate(timeout=60)
 must_be_gone("the monitor was killed", pid, child)
 if os.path.exists(path("monitor.tally")):
     complain("the monitor was killed, but there is a profile")
+if not [name for name in os.listdir(WORK) if name.startswith("monitor.tally.partial-")]:
+    complain("the monitor was killed with nothing under way; the next lines show nothing")
+accepted(profile("monitor.tally", "/bin/true"), "a profile in the same place")
+left = [name for name in os.listdir(WORK) if name.startswith("monitor.tally.")]
+if left:
+    complain(f"what the killed monitor had begun is still there: {left}")
 
 
 # A full disk: what could not be written is said, and no half of a profile is left.

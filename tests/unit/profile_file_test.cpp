@@ -1,7 +1,10 @@
 // A profile file holds exactly what was saved, is complete or absent, and nothing else is believed.
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -35,6 +38,37 @@ Profile rich_profile() {
   profile.blocks[1].partial = {{0, 1, -1}, {1, 2, 3}};
   profile.issues = {{"process 12", "was not followed", 4}};
   return profile;
+}
+
+// Whether the provisional file of this maker is still there after another profile was written.
+bool stays(const TemporaryFolder& folder, pid_t maker, bool locked, const char* name = "x.tally") {
+  const std::string partial = fmt::format("{}.partial-{}", folder.file(name), maker);
+  const int fd = ::open(partial.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (locked) {
+    EXPECT_EQ(::flock(fd, LOCK_EX | LOCK_NB), 0);
+  }
+  EXPECT_TRUE(save(sample_profile(), folder.file("x.tally")));
+  const bool there = ::access(partial.c_str(), F_OK) == 0;
+  ::close(fd);
+  ::unlink(partial.c_str());
+  return there;
+}
+
+pid_t gone() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+TEST(ProfileFile, WhatAKilledTallyLeftIsRemovedAndNothingElse) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(stays(folder, gone(), false));
+  EXPECT_FALSE(stays(folder, ::getpid(), false)) << "an earlier process of this number left it";
+  EXPECT_TRUE(stays(folder, gone(), true)) << "a process of another container holds it";
+  EXPECT_TRUE(stays(folder, ::getppid(), false)) << "its process lives";
+  EXPECT_TRUE(stays(folder, gone(), false, "y.tally")) << "of another profile";
+  EXPECT_EQ(files_in(folder), 1u);
 }
 
 TEST(ProfileFile, RoundTrip) {

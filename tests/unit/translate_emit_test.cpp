@@ -93,6 +93,30 @@ TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
   EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
 }
 
+TEST(Gateway, OfAnotherAreaMakesNoSystemCallItself) {
+  std::vector<uint8_t> buffer(4096);
+  isa::Assembler first_as(buffer.data(), buffer.size(), CacheAddr(0x7f0000000000));
+  const GatewayCode first = emit_gateway(first_as, kTablesBase);
+  std::vector<uint8_t> other(4096);
+  const CacheAddr address(0x550000000000);
+  isa::Assembler as(other.data(), other.size(), address);
+  const GatewayCode code = emit_gateway(as, kTablesBase, &first);
+  ASSERT_EQ(code.begin, address);
+  ASSERT_EQ(code.end, as.here());
+  const uint8_t syscall[] = {0x0f, 0x05};
+  const auto end = other.begin() + as.offset();
+  EXPECT_EQ(std::search(other.begin(), end, syscall, syscall + 2), end);
+  for (const CacheAddr entry : {code.entries.link, code.entries.indirect, code.entries.ret,
+                                code.entries.syscall, code.entries.event}) {
+    EXPECT_GT(entry, address);
+    EXPECT_LT(entry, code.entries.lookup);
+  }
+  EXPECT_EQ(code.syscall_insn, first.syscall_insn);
+  uint64_t goes_on_at = 0;  // the slot of the jump that all entries lead to
+  std::memcpy(&goes_on_at, other.data() + 8, sizeof goes_on_at);
+  EXPECT_EQ(goes_on_at, first.begin.value());
+}
+
 TEST(Gateway, WithoutRoomItSaysSo) {
   std::vector<uint8_t> buffer(64 + 1, 0xee);
   isa::Assembler as(buffer.data(), 64, CacheAddr(0x7f0000000000));
