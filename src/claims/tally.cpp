@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "claims/reader.h"
+#include "profile/checks.h"
 #include "profile/file.h"
 
 namespace tally::claims {
@@ -89,17 +90,6 @@ class Converter {
     }
   }
 
-  // How often a block was entered without any of it being executed.
-  static uint64_t runs_not_executed(const profile::Block& block) {
-    uint64_t runs = 0;
-    for (const profile::PartialRun& run : block.partial) {
-      const bool whole =
-          run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size();
-      if (whole && run.delta < 0) runs += static_cast<uint64_t>(-run.delta);
-    }
-    return runs;
-  }
-
   void add_abnormal() {
     for (const profile::Abnormal& term : profile_.abnormal) {
       uint64_t behind_call = 0;
@@ -110,7 +100,8 @@ class Converter {
         behind_call = term.entered;
       } else if (term.kind == profile::AbnormalKind::kNonLocalJump) {
         // ... or an exception's handler begins there.
-        behind_call = std::min(term.entered, runs_not_executed(profile_.blocks[term.block]));
+        behind_call =
+            std::min(term.entered, profile::runs_not_executed(profile_.blocks[term.block]));
       }
       claims_.abnormal.push_back({.block = place_of(term.block),
                                   .entered = term.entered,

@@ -87,17 +87,6 @@ class Checker {
     }
   }
 
-  // How often the block was entered without any of it being executed.
-  static uint64_t runs_not_executed(const Block& block) {
-    uint64_t runs = 0;
-    for (const PartialRun& run : block.partial) {
-      const bool whole =
-          run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size();
-      if (whole && run.delta < 0) runs += static_cast<uint64_t>(-run.delta);
-    }
-    return runs;
-  }
-
   // An incomplete sum may fall short of the count, but never exceed it.
   void compare(FlowRule rule, const Block& block, __int128 flow, bool complete) {
     if (flow > block.count || (complete && flow < block.count)) {
@@ -160,6 +149,16 @@ std::string_view base_name(std::string_view path) {
 }
 
 }  // namespace
+
+uint64_t runs_not_executed(const Block& block) {
+  uint64_t runs = 0;
+  for (const PartialRun& run : block.partial) {
+    const bool whole =
+        run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size();
+    if (whole && run.delta < 0) runs += static_cast<uint64_t>(-run.delta);
+  }
+  return runs;
+}
 
 FlowReport check_flow(const Profile& profile, const FlowIndex& index) {
   return Checker(profile, index).run();

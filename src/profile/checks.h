@@ -62,6 +62,9 @@ struct FlowReport {
 FlowReport check_flow(const Profile& profile, const FlowIndex& index);
 FlowReport check_flow(const Profile& profile);
 
+// How often the block was entered without any of it being executed.
+uint64_t runs_not_executed(const Block& block);
+
 // "block 0x4a10: in-edges and abnormal entries give 5, its count is 6".
 std::string describe(const Profile& profile, const FlowFault& fault);
 

@@ -174,6 +174,20 @@ TEST(Discover, StopsWhereAnotherProcedureBegins) {
   EXPECT_EQ(edges(p, 0), (Edges{"leave 401001"}));
 }
 
+// Up to what is known elsewhere: the flow behind a `syscall` goes there, a call only may.
+TEST(Discover, EndsInFrontOfWhatIsKnown) {
+  const Code code({0x0f, 0x05,                    // 0 syscall
+                   0x90,                          // 2 nop
+                   0xe8, 0x10, 0x00, 0x00, 0x00,  // 3 call 24
+                   0xc3});                        // 8 ret
+  auto request = code.request();
+  request.known_elsewhere = [](LinkAddr a) { return a == LinkAddr(kBase + 2); };
+  EXPECT_EQ(edges(Discoverer(code.view()).discover(request), 0), (Edges{"leave 401002"}));
+  request.entry = LinkAddr(kBase + 3);
+  request.known_elsewhere = [](LinkAddr a) { return a == LinkAddr(kBase + 8); };
+  EXPECT_EQ(edges(Discoverer(code.view()).discover(request), 3), (Edges{"no_return"}));
+}
+
 TEST(Discover, WhatIsNoCodeYieldsNoBlocks) {
   const Code code({0x06, 0x06});
   const Procedure p = code.discover();
