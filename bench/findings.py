@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What other profilers get wrong: `tally check` and `tally verify` on their profiles of real programs.
+"""What other profilers get wrong of real programs: `tally check` and `tally verify` say it.
 
 The programs are Debian's sources (apt-get source, into bench/.work/findings; lists of its own, the
 system's are not touched), built here without their makefiles: bzip2, lua, lz4, and with threads
@@ -68,7 +68,8 @@ PROGRAMS = {
         ("-9", "-k", "-c", "{text}"), ("-D_FILE_OFFSET_BITS=64",)),
     # The seed of its hashes would be the time and addresses.
     "lua": Program("lua5.4", ("lua5.4/src/*.c",), ("{script}",),
-                   ("-DLUA_USE_POSIX", "-Dluai_makeseed(L)=1234", "-I{work}"), ("-lm",), ("luac.c",)),
+                   ("-DLUA_USE_POSIX", "-Dluai_makeseed(L)=1234", "-I{work}"), ("-lm",),
+                   ("luac.c",)),
     "pbzip2": Program(
         "pbzip2 bzip2",
         ("pbzip2/*.cpp", *(f"bzip2/{n}.c" for n in ("blocksort", "bzlib", "compress", "crctable",
@@ -254,8 +255,9 @@ def verify(tally, plain, profile):
 
 def show(finding):
     where = finding["where"] + (" -> " + finding["to"] if "to" in finding else "")
-    return (f"    {finding['kind']:18} {where} [{finding.get('name', '')}] claimed "
-            f"{finding['claimed'] - (finding['claimed'] >> 63 << 64)}, counted {finding['counted']}; {finding.get('record', '')}; "
+    claimed = finding["claimed"] - (finding["claimed"] >> 63 << 64)  # gcov's may be negative
+    return (f"    {finding['kind']:18} {where} [{finding.get('name', '')}] claimed {claimed}, "
+            f"counted {finding['counted']}; {finding.get('record', '')}; "
             f"{finding.get('evidence', '')}")
 
 
