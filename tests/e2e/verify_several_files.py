@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`tally verify` on profiles of a program of two source files, each with a local function `work`.
 
-gcov's documents, packed and joined by `cat`; Clang's coverage; BOLT, which numbers the two.  All are
-right, and have to be verified."""
+gcov's documents, packed and joined by `cat`; Clang's coverage; BOLT, which numbers the two. All
+are right, and have to be verified."""
 import json
 import os
 import pathlib
