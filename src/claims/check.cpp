@@ -90,6 +90,18 @@ void check_numbers(Inspection& inspection) {
              [](const InstructionClaim& claim) { return claim.at; });
   check_list(inspection, claims.procedures, RecordKind::kProcedure,
              [](const ProcedureClaim& claim) { return claim.entry; });
+  for (const LineClaim& line : claims.lines) {
+    if (line.count <= kCountMax) continue;
+    inspection.find({.kind = FaultKind::kImpossible,
+                     .place = {Place::kNowhere, {}},
+                     .where = fmt::format("{}:{} {}", line.file, line.line, line.function),
+                     .claimed = line.count,
+                     .implied = static_cast<int64_t>(line.count),
+                     .record = inspection.record_of(RecordKind::kLine, line.record),
+                     .message = fmt::format("the count is {} as a signed number: it was negative "
+                                            "or has overflowed",
+                                            static_cast<int64_t>(line.count))});
+  }
   for (const SumClaim& sum : claims.sums) {
     ++inspection.report.equations;
     if (sum.at_most ? sum.sum <= sum.claimed : sum.sum == sum.claimed) continue;

@@ -12,7 +12,14 @@
 // A line's count is the sum over the blocks that begin on it and are not entered from it.  With a
 // program, functions get the address of their symbol.
 //
+// gcov counts some edges and derives all other counts from them.  Where threads lost increments the
+// differences can be negative: such counts are kept, as 2^64 less, for `check` and `verify` to
+// name.
+//
 // Not in the profile: edges by address, anything of code that was not compiled with --coverage.
+#include <map>
+#include <tuple>
+
 #include "claims/json.h"
 #include "claims/names.h"
 
@@ -35,6 +42,9 @@ class Reader {
     }
     for (size_t i = 0; i < documents.size(); ++i) {
       TRY(read_document(documents[i], documents.size() == 1 ? "" : fmt::format("[{}].", i)));
+    }
+    if (negative_ != 0) {
+      claims_.admissions.push_back(fmt::format("{} counts are negative", negative_));
     }
     return std::move(claims_);
   }
@@ -67,6 +77,15 @@ class Reader {
     return json_count(source_, json_member(object, name), where + "." + name);
   }
 
+  // A count that gcov may have derived.
+  Result<uint64_t> derived(const Json& object, const char* name, const std::string& where) {
+    const Json& value = json_member(object, name);
+    if (!value.is_number_integer() || value.is_number_unsigned())
+      return number(object, name, where);
+    ++negative_;
+    return static_cast<uint64_t>(value.get<int64_t>());
+  }
+
   Result<uint32_t> line_number(const Json& object, const char* name,
                                const std::string& where) const {
     TRY_ASSIGN(const uint64_t line, number(object, name, where));
@@ -78,7 +97,7 @@ class Reader {
     ProcedureClaim claim{.entry = {Place::kNowhere, {}}, .file = file};
     claim.name = json_text(function, "name");
     claim.record = claims_.procedures.size() + 1;
-    TRY_ASSIGN(claim.count, number(function, "execution_count", where));
+    TRY_ASSIGN(claim.count, derived(function, "execution_count", where));
     TRY_ASSIGN(claim.line, line_number(function, "start_line", where));
     TRY_ASSIGN(const uint64_t blocks, number(function, "blocks", where));
     TRY_ASSIGN(const uint64_t executed, number(function, "blocks_executed", where));
@@ -90,7 +109,13 @@ class Reader {
                             .at_most = true});
     const elf::Symbol* symbol = names_ ? names_->of_file(claim.name, file) : nullptr;
     if (symbol != nullptr) claim.entry = {0, symbol->range.begin};
-    claims_.procedures.push_back(std::move(claim));
+    const auto [known, is_new] =
+        functions_.try_emplace({file, claim.name}, claims_.procedures.size());
+    if (is_new) {
+      claims_.procedures.push_back(std::move(claim));
+    } else {
+      claims_.procedures[known->second].count += claim.count;
+    }
     return Ok{};
   }
 
@@ -99,9 +124,15 @@ class Reader {
     claim.function = json_text(line, "function_name");
     claim.record = claims_.lines.size() + 1;
     TRY_ASSIGN(claim.line, line_number(line, "line_number", where));
-    TRY_ASSIGN(claim.count, number(line, "count", where));
+    TRY_ASSIGN(claim.count, derived(line, "count", where));
     TRY(read_branches(line, claim, where));
-    claims_.lines.push_back(std::move(claim));
+    const auto [known, is_new] =
+        lines_.try_emplace({file, claim.function, claim.line}, claims_.lines.size());
+    if (is_new) {
+      claims_.lines.push_back(std::move(claim));
+    } else {
+      claims_.lines[known->second].count += claim.count;
+    }
     return Ok{};
   }
 
@@ -112,7 +143,9 @@ class Reader {
     uint64_t sum = 0;
     for (size_t i = 0; i < branches.size(); ++i) {
       const std::string place = fmt::format("{}.branches[{}]", where, i);
-      TRY_ASSIGN(const uint64_t count, number(branches[i], "count", place));
+      const uint64_t negative_before = negative_;
+      TRY_ASSIGN(const uint64_t count, derived(branches[i], "count", place));
+      if (negative_ != negative_before) return Ok{};
       if (!add(sum, count)) {
         return make_error("{}: {}: the line's branches add up to more than 64 bits", source_.path,
                           place);
@@ -130,6 +163,11 @@ class Reader {
 
   const Source& source_;
   Claims claims_;
+  uint64_t negative_ = 0;
+  // An inline function of a header is in the document of each object file that has it, with the
+  // counts in any of them: they are summed.  Negative ones wrap as they should.
+  std::map<std::pair<std::string, std::string>, size_t> functions_;
+  std::map<std::tuple<std::string, std::string, uint32_t>, size_t> lines_;
   std::shared_ptr<elf::Image> image_;
   std::optional<SymbolNames> names_;
 };

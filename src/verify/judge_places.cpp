@@ -222,12 +222,25 @@ class PlaceJudge {
     }
   }
 
-  void procedures() {
+  // An inline function of a header has a claim for each source file that includes it, and one
+  // symbol: its claims are summed.
+  std::vector<claims::ProcedureClaim> summed_procedures() const {
+    std::map<claims::Place, claims::ProcedureClaim> sums;
     for (const claims::ProcedureClaim& p : claims_.procedures) {
-      ++judgement_.procedures.claims;
-      if (p.unsure || claims_.form == Form::kTally) continue;  // judged block by block
-      const TruthModule* module =
-          p.entry.module < claims_.modules.size() ? module_of(p.entry) : nullptr;
+      if (p.unsure || p.entry.module >= claims_.modules.size()) continue;
+      const auto [it, is_new] = sums.try_emplace(p.entry, p);
+      if (!is_new) it->second.count += p.count;
+    }
+    std::vector<claims::ProcedureClaim> result;
+    for (auto& [place, sum] : sums) result.push_back(std::move(sum));
+    return result;
+  }
+
+  void procedures() {
+    judgement_.procedures.claims = claims_.procedures.size();
+    if (claims_.form == Form::kTally) return;  // judged block by block
+    for (const claims::ProcedureClaim& p : summed_procedures()) {
+      const TruthModule* module = module_of(p.entry);
       // Without a symbol there is no place where it is entered.
       if (module == nullptr || p.entry.address.value() == 0) continue;
       const auto it = module->arrivals.find(p.entry.address.value());

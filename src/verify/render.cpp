@@ -20,6 +20,11 @@ std::string grouped(uint64_t n) {
   return out;
 }
 
+// Profiles of other tools may hold negative counts.
+std::string claimed_text(uint64_t n) {
+  return n > INT64_MAX ? std::to_string(static_cast<int64_t>(n)) : grouped(n);
+}
+
 std::string line_of(const Tally& t) {
   return fmt::format("{} claimed, {} judged, {} wrong; {} executions", grouped(t.claims),
                      grouped(t.judged), grouped(t.wrong), grouped(t.executions));
@@ -30,7 +35,7 @@ std::string text_of(const Finding& f) {
       fmt::format("  {:16} {:22} {}", to_string(f.reason), to_string(f.kind), f.where);
   if (!f.to.empty()) out += fmt::format(" -> {} ({})", f.to, to_string(f.role));
   if (!f.name.empty()) out += fmt::format(" [{}]", f.name);
-  out += fmt::format(": profile {}, counted {}", grouped(f.claimed), grouped(f.counted));
+  out += fmt::format(": profile {}, counted {}", claimed_text(f.claimed), grouped(f.counted));
   if (!f.record.empty()) out += fmt::format("; {}", f.record);
   if (!f.evidence.empty()) out += fmt::format("; {}", f.evidence);
   return out + "\n";

@@ -122,8 +122,10 @@ TEST_F(ReadClaims, Fdata) {
   ASSERT_EQ(claims->edges.size(), 1u);
   EXPECT_EQ(claims->edges[0].count, 7u);
   EXPECT_EQ(claims->edges[0].to.address - claims->edges[0].from.address, 1);
-  ASSERT_EQ(claims->abnormal.size(), 1u);
+  ASSERT_EQ(claims->abnormal.size(), 3u);
   EXPECT_EQ(claims->abnormal[0].entered, 2u);
+  EXPECT_EQ(claims->abnormal[1].left, 9u);
+  EXPECT_EQ(claims->abnormal[2].left, 5u);  // to the stub of a linkage table
   const auto samples = read("no_lbr cycles:u\n1 main 0 17\n");
   ASSERT_TRUE(samples.ok()) << samples.error().message;
   EXPECT_EQ(samples->nature, Nature::kShares);
@@ -152,7 +154,17 @@ TEST_F(ReadClaims, GcovBadInput) {
   ASSERT_TRUE(claims.ok()) << claims.error().message;
   ASSERT_EQ(claims->lines.size(), 1u);
   EXPECT_EQ(claims->lines[0].count, 7u);
-  expect_error(line("-7"), {"files[0].lines[0].count", "negative"});
+  // What gcov derives from counters that threads have spoilt: kept, and said.
+  const auto negative = read(line("-7"));
+  ASSERT_TRUE(negative.ok()) << negative.error().message;
+  EXPECT_EQ(negative->lines[0].count, static_cast<uint64_t>(-7));
+  ASSERT_EQ(negative->admissions.size(), 1u);
+  // A document for each object file, as `gcov --stdout` writes them.
+  const auto two = read(line("7") + "\n" + line("8") + "\n");
+  ASSERT_TRUE(two.ok()) << two.error().message;
+  ASSERT_EQ(two->lines.size(), 1u);
+  EXPECT_EQ(two->lines[0].count, 15u);
+  expect_error(line("7") + "\n" + line("8").substr(0, 100), {":2:", "cut short"});
   expect_error(line("1e300"), {"whole number"});
   expect_error(line("18446744073709551616"), {"64 bits"});
   expect_error(line("1").substr(0, 100), {"cut short"});
@@ -173,6 +185,8 @@ TEST_F(ReadClaims, LlvmCoverage) {
   ASSERT_EQ(claims->lines.size(), 2u);
   EXPECT_EQ(claims->lines[0].count, 1u);
   EXPECT_EQ(claims->lines[1].count, 8u);
+  EXPECT_FALSE(claims->lines[0].mixed);
+  EXPECT_TRUE(claims->lines[1].mixed);  // its beginning was executed once
   expect_error(R"({"data":[{"files":[{"filename":"a","segments":[[1,1,1,true,true,false],)"
                R"([4000000000,1,0,false,false,false]]}]}]})",
                {"region of", "lines"});
