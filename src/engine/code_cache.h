@@ -243,7 +243,7 @@ class CodeCache : public Translated {
   void set_slot(CacheAddr slot, CacheAddr value);
   void set_branch(CacheAddr field, CacheAddr target);
   void set_return_head(uint16_t low, CacheAddr value);
-  void set_table_head(const SiteState& state, uint8_t hash, CacheAddr head);
+  void set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value);
   template <class Emit>
   auto emit_piece(Area& area, const CodeRecord& record, Emit emit);
 

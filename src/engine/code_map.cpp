@@ -83,7 +83,7 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
   for (const auto& unit : cache.units()) write_unit(out, *unit);
   for (const SiteState& site : cache.sites()) {
     for (const Pair& pair : site.pairs) {
-      out.line(pair.stub.stored, pair.stub.end, "pair", pair.target.value());
+      out.line(pair.stub.entry, pair.stub.end, "pair", pair.target.value());
     }
   }
   cache.for_each_dispatch(

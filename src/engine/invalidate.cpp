@@ -98,7 +98,7 @@ void CodeCache::remove_pair(uint32_t site_id, uint32_t index) {
   }
   const uint8_t hash = hash_of(state.hash, pair.target.value());
   remove_entry((*state.buckets)[hash], pair.stub.entry, state.site.miss_stub,
-               [&](CacheAddr head) { set_table_head(state, hash, head); });
+               [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
 }
 
 void CodeCache::unlink(const Unit& unit) {

@@ -148,7 +148,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     case CodeRecord::Kind::kPair: {
       const SiteState& site = cache_.sites()[record->index];
       const Pair& pair = site.pairs[record->pair];
-      if (address >= pair.stub.counted && address < pair.stub.mismatch) {
+      if (address >= pair.stub.counted && address < pair.stub.mismatch_slot) {
         return at_start_of(pair.to);
       }
       const BlockRef from{site.unit, site.site.block};

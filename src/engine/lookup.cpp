@@ -47,15 +47,9 @@ void CodeCache::set_return_head(uint16_t low, CacheAddr value) {
   std::atomic_ref<uint64_t>(heads[low]).store(value.value(), std::memory_order_release);
 }
 
-// `head` is the first of the bucket's chain, or the site's `miss_stub`.  Who comes through a table
-// has stored the target and lost it in rcx, so it enters elsewhere.
-void CodeCache::set_table_head(const SiteState& state, uint8_t hash, CacheAddr head) {
-  const int64_t stored = head == state.site.miss_stub
-                             ? state.site.miss_stored - state.site.miss_stub
-                             : state.pairs.front().stub.stored - state.pairs.front().stub.entry;
-  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + state.table_offset);
-  std::atomic_ref<uint64_t>(heads[hash])
-      .store((head + static_cast<uint64_t>(stored)).value(), std::memory_order_release);
+void CodeCache::set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value) {
+  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + table_offset);
+  std::atomic_ref<uint64_t>(heads[hash]).store(value.value(), std::memory_order_release);
 }
 
 // Puts an entry at the front of a chain: the newest is the likeliest.
@@ -329,9 +323,9 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
-        return emit_pair_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
-                              destination.entry_of(to), state.site.miss_stub, compare_,
-                              inside ? Whereabouts{} : whereabouts(to, !state.site.call));
+        return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
+                         destination.entry_of(to), state.site.miss_stub, compare_,
+                         inside ? Whereabouts{} : whereabouts(to, !state.site.call));
       });
   stats_.pairs += 1;
   if (destination.replaceable) {
@@ -361,7 +355,7 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
   if (state.buckets != nullptr) {
     const uint8_t hash = hash_of(state.hash, target.value());
     insert((*state.buckets)[hash], entry, state.site.miss_stub,
-           [&](CacheAddr head) { set_table_head(state, hash, head); });
+           [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
   } else {
     insert(state.chain, entry, state.site.miss_stub,
            [&](CacheAddr head) { set_branch(state.site.field, head); });
@@ -391,7 +385,7 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
   next_table_ += tables::kHashTableBytes;
   state.buckets = std::make_unique<std::array<Chain, 256>>();
   for (uint32_t h = 0; h < 256; ++h) {
-    set_table_head(state, static_cast<uint8_t>(h), state.site.miss_stub);
+    set_table_head(state.table_offset, static_cast<uint8_t>(h), state.site.miss_stub);
   }
   // From the back, so that the order among equals is kept.  A thread that is inside the old chain
   // meanwhile may walk into a shorter one; it then asks the monitor, which finds the pair.
@@ -400,7 +394,7 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
   for (size_t i = old.size(); i-- > 0;) {
     const uint8_t hash = hash_of(state.hash, old[i].original);
     insert((*state.buckets)[hash], old[i], state.site.miss_stub,
-           [&](CacheAddr head) { set_table_head(state, hash, head); });
+           [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
   }
   lead_to_table(state, site_id);
 }
@@ -410,16 +404,15 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
   if (state.site.room_bytes != 0 && state.hash != HashKind::kBits0to7) {
     const CacheAddr begin = state.site.field + 4;
     isa::Assembler as(region_.code(begin), state.site.room_bytes, begin);
-    emit_hash_dispatch(as, state.hash, table, compare_);
+    emit_hash_dispatch(as, state.hash, table);
     CHECK(!as.overflowed()) << "a dispatch longer than its room";
     erase_jmp(state.site.field);
     return;
   }
   Area& area = *units_[state.unit]->module->area;
-  set_branch(
-      state.site.field,
-      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
-                 [&](auto& as) { return emit_hash_dispatch(as, state.hash, table, compare_); }));
+  set_branch(state.site.field,
+             emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
+                        [&](auto& as) { return emit_hash_dispatch(as, state.hash, table); }));
 }
 
 // ---- unmapping ---------------------------------------------------------------------------------
@@ -460,8 +453,9 @@ void CodeCache::cut(TargetRange range) {
             [&](CacheAddr head) { set_branch(state.site.field, head); });
     if (state.buckets == nullptr) continue;
     for (uint32_t h = 0; h < 256; ++h) {
-      rebuild((*state.buckets)[h], state.site.miss_stub,
-              [&](CacheAddr head) { set_table_head(state, static_cast<uint8_t>(h), head); });
+      rebuild((*state.buckets)[h], state.site.miss_stub, [&](CacheAddr head) {
+        set_table_head(state.table_offset, static_cast<uint8_t>(h), head);
+      });
     }
   }
   for (const auto& unit : units_) {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -40,18 +39,14 @@ class ServiceThread {
  private:
   void run();
   bool serve_all();
-  bool sleep();  // true if there was something to answer after all
+  void sleep();
   void ring();
-  // Whether the last request came soon enough to spin for it.
-  void remember(bool soon) { recent_ = recent_ << 1 | (soon ? 1 : 0); }
-  bool gaps_are_short() const { return std::popcount(recent_) >= 4; }
 
   std::mutex mutex_;
   std::vector<Service*> services_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint32_t> bell_{0};  // our own doorbell: rung when `services_` changes
   std::thread thread_;
-  uint8_t recent_ = 0xff;  // of the last eight requests: a bit for each that came soon
 };
 
 }  // namespace tally::engine

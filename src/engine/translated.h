@@ -73,7 +73,7 @@ struct Pair {
   TargetAddr target;
   BlockRef to;
   uint32_t counter = 0;
-  translate::PairStub stub;
+  translate::Stub stub;
   bool cut = false;  // the target was unmapped
 };
 

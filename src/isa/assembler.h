@@ -58,7 +58,6 @@ class Assembler {
 
   // ---- registers -----------------------------------------------------------------------------
   void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
-  void lea_rcx_rcx(int32_t d) { raw3(0x48, 0x8d, 0x89, static_cast<uint32_t>(d)); }
   void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
   void lea_ecx_rcx_times8() { raw(0x8d, 0x0c, 0xcd), u32(0); }
   void lea_ecx_rcx_times2() { raw(0x8d, 0x0c, 0x09); }
@@ -104,11 +103,7 @@ class Assembler {
     raw(0x0f, static_cast<uint8_t>(0x80 | condition));
     rel32(target);
   }
-  // The 8-bit distance is their last byte, for `patch_u8`.
-  void jmp_near() { raw(0xeb, 0); }
-  void jcc_near(uint8_t condition) { raw(0x70 | condition, 0); }
   void jrcxz(uint8_t distance_bytes) { raw(0xe3, distance_bytes); }
-  void jecxz(uint8_t distance_bytes) { raw(0x67, 0xe3, distance_bytes); }
   void jmp_table_rcx8(uint32_t abs) { raw(0xff, 0x24, 0xcd), u32(abs); }
   // jmp [slot], the 8-byte slot following at once, aligned so that it may be patched at any time.
   // Returns the slot's address; reaches everywhere.
@@ -145,10 +140,7 @@ class Assembler {
   // Pads so that the five bytes of a `jmp rel32` do not straddle 8 bytes: it may become something
   // else as a whole.
   void align_patch_jmp() {
-    static constexpr uint8_t kNop[4][4] = {
-        {0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}, {0x0f, 0x1f, 0x40, 0x00}};
-    const auto at = static_cast<unsigned>(here().value() & 7);
-    if (at > 3) bytes(kNop[8 - at - 1], 8 - at);
+    while ((here().value() & 7) > 3) u8(0x90);
   }
 
   // Points the 32-bit field that starts at `field_offset` to `target`.

@@ -34,7 +34,6 @@ class UnitEmitter {
     code_.blocks.resize(procedure_.blocks.size());
     code_.insn_offset.resize(procedure_.insns.size());
     find_return_edges();
-    place_probes();
     for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
     emit_thunks();
     code_.body_bytes = at();
@@ -60,7 +59,6 @@ class UnitEmitter {
     Field field;
     BlockIndex block;
     Into into = Into::kLabel;
-    bool near = false;  // the field is one byte
   };
   struct PendingThunk {
     Field field;  // of the `call`
@@ -127,70 +125,6 @@ class UnitEmitter {
     }
   }
 
-  // Where each block's counter goes, and whether distances to blocks farther on can be foreseen.
-  void place_probes() {
-    probe_live_.resize(procedure_.blocks.size());
-    for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) {
-      code_.blocks[b].probe_insn = UINT32_MAX;
-      if (plan_.block_counter[b] == kNoCounter) continue;
-      code_.blocks[b].probe_insn = counter_position(procedure_.blocks[b], probe_live_[b]);
-    }
-    foresees_ = request_.compare == Compare::kLow32 && request_.where == 0 && !request_.checked &&
-                plan_.events.empty();
-    constexpr int64_t kSlackBytes = 64 << 20;  // more than a unit takes
-    for (const Insn& insn : procedure_.insns) {
-      if (!foresees_) return;
-      if (insn.disp_offset != 0 && out_of_reach(insn, kSlackBytes)) foresees_ = false;
-    }
-  }
-
-  static uint32_t counter_bytes_max(uint8_t live) {
-    return (live & isa::flag::kChangedByInc) == 0 ? 9 : 40;
-  }
-  uint32_t edge_counter_bytes_max(uint32_t edge) const {
-    if (plan_.edge_counter[edge] == kNoCounter) return 0;
-    return counter_bytes_max(live_into(procedure_.edges[edge]));
-  }
-  uint32_t landing_bytes_max(BlockIndex b) const {
-    return behind_a_call(b) ? 9 + edge_counter_bytes_max(return_edge_[b]) : 0;
-  }
-
-  // No less than what a block's code takes, its landing included, where `foresees_`.
-  uint32_t block_bytes_max(BlockIndex b) const {
-    constexpr uint32_t kJumpMax = 8, kJccMax = 9, kCallMax = 14, kReturnMax = 64, kTooMuch = 256;
-    const cfg::Block& block = procedure_.blocks[b];
-    uint32_t most = landing_bytes_max(b) + block.size_bytes;
-    if (plan_.block_counter[b] != kNoCounter) most += counter_bytes_max(probe_live_[b]);
-    switch (block.end) {
-      case Flow::kNone:
-      case Flow::kJump:
-        return most + edge_counter_bytes_max(block.first_edge) + kJumpMax;
-      case Flow::kConditional:
-        return most + kJccMax + edge_counter_bytes_max(block.first_edge + 1) + kJumpMax;
-      case Flow::kCall:
-        if (procedure_.edges[block.first_edge].kind == EdgeKind::kJump) return most + kTooMuch;
-        return most + kCallMax;
-      case Flow::kReturn:
-        return most + kReturnMax;
-      default:
-        return most + kTooMuch;
-    }
-  }
-
-  // True if a branch at the present place of the body, followed by `behind_bytes` of the same
-  // block, surely reaches the block with a distance of 8 bits.
-  bool is_near(BlockIndex to, uint32_t behind_bytes) const {
-    constexpr uint32_t kBranchBytes = 2, kReachBytes = 127;
-    if (as_ != &hot_) return false;
-    if (to <= block_) return at() + kBranchBytes - code_.blocks[to].label <= kReachBytes;
-    if (!foresees_) return false;
-    uint32_t distance = behind_bytes + landing_bytes_max(to);
-    for (BlockIndex b = block_ + 1; b < to && distance <= kReachBytes; ++b) {
-      distance += block_bytes_max(b);
-    }
-    return distance <= kReachBytes;
-  }
-
   // The first point of the block at which `inc` may change the flags; the front if there is none.
   uint32_t counter_position(const cfg::Block& block, uint8_t& live) const {
     const auto insns = procedure_.insns_of(block);
@@ -216,12 +150,14 @@ class UnitEmitter {
     }
     if (request_.checked) emit_check(b, 0);
     const int32_t counter = plan_.block_counter[b];
+    uint8_t live = 0;
+    code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
     for (uint32_t i = 0; i < block.insn_count; ++i) {
       const uint32_t index = block.first_insn + i;
       if (i == code.probe_insn) {
         code.probe_begin = at();
         code.probe_counted =
-            to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter), probe_live_[b]));
+            to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter), live));
       }
       emit_events(index);
       code_.insn_offset[index] = at();
@@ -297,10 +233,11 @@ class UnitEmitter {
 
   // Bytes that are no code may decode to an operand gigabytes away.  Should control ever get there
   // after all, the event names it.
-  bool out_of_reach(const Insn& insn, int64_t slack_bytes = 4096) const {
+  bool out_of_reach(const Insn& insn) const {
     if (insn.disp_offset == 0) return false;
     const auto distance = static_cast<int64_t>(insn.target + request_.bias - as_->here().value());
-    return distance > INT32_MAX - slack_bytes || distance < INT32_MIN + slack_bytes;
+    constexpr int64_t kSlackBytes = 4096;
+    return distance > INT32_MAX - kSlackBytes || distance < INT32_MIN + kSlackBytes;
   }
 
   void copy(const Insn& insn) {
@@ -340,10 +277,6 @@ class UnitEmitter {
       return;
     }
     if (may_fall && edge.to == from + 1 && !behind_a_call(edge.to)) return;
-    if (is_near(edge.to, 0)) {
-      as_->jmp_near();
-      return add_near_fixup(edge.to);
-    }
     as_->jmp(as_->here().value());
     fixups_.push_back({last_field(), edge.to});
   }
@@ -364,10 +297,6 @@ class UnitEmitter {
     cold_links_.push_back({field, index});
   }
 
-  void add_near_fixup(BlockIndex to) {
-    fixups_.push_back({{as_, as_->offset() - 1}, to, Into::kLabel, true});
-  }
-
   void emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
     const Edge& edge = procedure_.edges[edge_index];
     if (plan_.edge_counter[edge_index] != kNoCounter) {
@@ -381,18 +310,7 @@ class UnitEmitter {
 
   void emit_conditional(BlockIndex b, const Insn& insn) {
     const uint32_t taken = procedure_.blocks[b].first_edge;
-    const Edge& edge = procedure_.edges[taken];
-    const bool counted = plan_.edge_counter[taken] != kNoCounter;
-    constexpr uint32_t kJumpMax = 8;
-    if (edge.to != cfg::kExitBlock && !counted &&
-        is_near(edge.to, edge_counter_bytes_max(taken + 1) + kJumpMax)) {
-      as_->jcc_near(insn.condition);
-      add_near_fixup(edge.to);
-      return emit_next(b, taken + 1);
-    }
-    // Only a link is patched.  A `cmp` in front should stay next to its jump: the processor takes
-    // them as one.
-    if (edge.to == cfg::kExitBlock && !counted) as_->align_patch(2);
+    as_->align_patch(2);
     as_->jcc(insn.condition, as_->here().value());
     emit_taken(b, taken, last_field());
     emit_next(b, taken + 1);
@@ -481,13 +399,9 @@ class UnitEmitter {
   // procedure linkage table, seldom has more than one target; others keep room for the dispatch
   // that is written behind the jump when there are many.
   void emit_site(BlockIndex b, const Insn& insn, bool call) {
-    if (insn.disp_offset == 0) {
-      as_->align_patch_jmp();
-    } else {
-      as_->align_patch(1);
-    }
+    as_->align_patch_jmp();
     as_->jmp(as_->here().value());
-    Site site{last_field().address(), CacheAddr(), CacheAddr(), b, call, 0};
+    Site site{last_field().address(), CacheAddr(), b, call, 0};
     site_fields_.push_back(last_field());
     if (insn.disp_offset == 0) {
       site.room_bytes = kInlineDispatchBytes;
@@ -521,7 +435,7 @@ class UnitEmitter {
     if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
     as_->mov_gs_rcx(tcb::kSpillRcx);
     emit_load_target(insn);
-    if (request_.compare == Compare::kAll64) as_->mov_gs_rcx(tcb::kTarget);
+    as_->mov_gs_rcx(tcb::kTarget);
     if (insn.flow == Flow::kIndirectCall) return emit_call_through_thunk(b, insn);
     emit_site(b, insn, false);
   }
@@ -638,8 +552,6 @@ class UnitEmitter {
       mark(Mark::Kind::kSiteMiss, i);
       site_fields_[i].point_to(as_->here().value());
       code_.sites[i].miss_stub = as_->here();
-      if (request_.compare == Compare::kLow32) as_->mov_gs_rcx(tcb::kTarget);
-      code_.sites[i].miss_stored = as_->here();
       as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
       as_->jmp(request_.gateways.indirect.value());
     }
@@ -672,14 +584,6 @@ class UnitEmitter {
     const uint64_t begin = code_.begin.value();
     for (const Fixup& fixup : fixups_) {
       const BlockCode& block = code_.blocks[fixup.block];
-      if (fixup.near) {
-        const auto distance = static_cast<int64_t>(block.label) -
-                              static_cast<int64_t>(fixup.field.offset + 1 - hot_base_);
-        CHECK(distance == static_cast<int8_t>(distance) || hot_.overflowed())
-            << "a near branch over " << distance << " bytes";
-        hot_.patch_u8(fixup.field.offset, static_cast<uint8_t>(distance));
-        continue;
-      }
       fixup.field.point_to(begin + (fixup.into == Into::kLabel ? block.label : block.landing));
     }
   }
@@ -697,8 +601,6 @@ class UnitEmitter {
   BlockIndex block_ = 0;  // being emitted
   size_t next_event_ = 0;
   std::vector<uint32_t> return_edge_;
-  std::vector<uint8_t> probe_live_;  // by block: flags that its counter must keep
-  bool foresees_ = false;            // `block_bytes_max` holds
   std::vector<Fixup> fixups_;
   std::vector<ColdEdge> cold_edges_;
   std::vector<ColdLink> cold_links_;

@@ -61,42 +61,6 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   return stub;
 }
 
-PairStub emit_pair_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-                        CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at) {
-  PairStub stub;
-  const auto distance = static_cast<int32_t>(0u - static_cast<uint32_t>(original));
-  Verify verify;
-  stub.stored = stub.entry = as.here();
-  if (compare == Compare::kLow32) {
-    as.mov_rcx_gs(tcb::kTarget);
-    stub.entry = as.here();
-    as.lea_rcx_rcx(distance);
-    as.jecxz(5);  // over the jmp
-    as.jmp(as.here().value());
-    verify.mismatch_fields[0] = as.offset() - 4;
-  } else {
-    verify = emit_verify(as, original, compare);
-  }
-  stub.accept = as.here();
-  as.mov_rcx_gs(tcb::kSpillRcx);
-  if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  const uint32_t counted = emit_counter(as, counter, flags_live);
-  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
-  if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  as.jmp_anywhere(target.value());
-  stub.mismatch = as.here();
-  point_mismatch(as, verify, stub.mismatch.value());
-  if (compare == Compare::kLow32) {
-    // Back again; the opposite of the lowest number is no number of 32 bits.
-    const bool lowest = distance == INT32_MIN;
-    as.lea_rcx_rcx(lowest ? INT32_MAX : -distance);
-    if (lowest) as.lea_rcx_rcx(1);
-  }
-  stub.mismatch_slot = as.jmp_slot(miss.value());
-  stub.end = as.here();
-  return stub;
-}
-
 LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
                         Whereabouts at) {
   LinkStub stub;
@@ -135,11 +99,9 @@ uint8_t hash_of(HashKind kind, uint64_t original) {
   return 0;
 }
 
-CacheAddr emit_hash_dispatch(Assembler& as, HashKind kind, uint32_t table_address,
-                             Compare compare) {
+CacheAddr emit_hash_dispatch(Assembler& as, HashKind kind, uint32_t table_address) {
   // rcx holds the original target; bits are moved into ch by lea, which changes no flags.
   const CacheAddr entry = as.here();
-  if (compare == Compare::kLow32) as.mov_gs_rcx(tcb::kTarget);
   switch (kind) {
     case HashKind::kBits8to15:
       break;

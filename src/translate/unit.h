@@ -17,9 +17,9 @@
 //   ret                             mov gs:[spill], rcx; mov ecx, [rsp]; mov ecx, [numbers + rcx*4]
 //                                   jrcxz miss; mov rcx, [landings + rcx*8]; mov [rsp], rcx; ret
 //   (return address)                landing: mov rcx, gs:[spill]
-//   jmp/call r/m                    mov gs:[spill], rcx; mov rcx, r/m; (push ...)
-//                                   jmp first pair stub of this site
-//   (site, target) pair stub        is rcx it? else next pair stub
+//   jmp/call r/m                    mov gs:[spill], rcx; mov rcx, r/m; mov gs:[target], rcx
+//                                   (push ...); jmp first pair stub of this site
+//   (site, target) pair stub        is gs:[target] it? else next pair stub
 //                                   mov rcx, gs:[spill]; inc counter of the pair; jmp target'
 //   site with many targets          ... mov gs:[target], rcx; nop; (bits of the address to ch)
 //                                   movzx ecx, ch; jmp [table of pair stubs + rcx*8]
@@ -32,7 +32,6 @@
 // A comparison is of the low 32 bits as long as no two modules' code is alike in them, and of all
 // 64 otherwise (`Compare`), so no two addresses of code are ever confused.  It goes through jrcxz,
 // which changes no flag.  Where the flags are live, increments go through lea, which changes none.
-// With 64 bits, the target of an indirect branch is compared in gs:[target] instead of in rcx.
 //
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
@@ -77,9 +76,8 @@ struct Link {
 
 // An indirect jump or call.
 struct Site {
-  CacheAddr field;        // 32-bit distance of its `jmp first pair stub`
-  CacheAddr miss_stub;    // asks the monitor
-  CacheAddr miss_stored;  // the same for who has stored the target
+  CacheAddr field;      // 32-bit distance of its `jmp first pair stub`
+  CacheAddr miss_stub;  // asks the monitor
   uint32_t block = 0;
   bool call = false;
   uint32_t room_bytes = 0;  // behind the jump, for the dispatch of a hash table
@@ -231,20 +229,6 @@ struct Whereabouts {
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
                CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at = {});
 
-// A stub between a site and one of its targets.  With `kLow32` it finds where control wants to go
-// in rcx, and leaves it there for the next of the chain; with `kAll64`, in gs:[target].
-struct PairStub {
-  CacheAddr stored;         // for who has stored the target: from a hash table
-  CacheAddr entry;          // compares
-  CacheAddr accept;         // behind the comparison; rcx is reloaded here
-  CacheAddr counted;        // from here on the counter has been incremented
-  CacheAddr mismatch;       // not this target
-  CacheAddr mismatch_slot;  // pointer to the next stub of the chain
-  CacheAddr end;
-};
-PairStub emit_pair_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-                        CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at = {});
-
 // A link of a return chain: leads to a landing whose address has been accepted.
 struct LandingStub {
   CacheAddr entry, mismatch_slot, end;
@@ -277,9 +261,8 @@ GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base,
 // Dispatch code of a hash table for a site with many targets.
 enum class HashKind : uint8_t { kBits8to15, kBits5to12, kBits4to11, kBits0to7 };
 uint8_t hash_of(HashKind kind, uint64_t original);
-CacheAddr emit_hash_dispatch(isa::Assembler& as, HashKind kind, uint32_t table_address,
-                             Compare compare);
+CacheAddr emit_hash_dispatch(isa::Assembler& as, HashKind kind, uint32_t table_address);
 // Bytes of the longest dispatch but that of kBits0to7.
-inline constexpr uint32_t kInlineDispatchBytes = 29;
+inline constexpr uint32_t kInlineDispatchBytes = 20;
 
 }  // namespace tally::translate

@@ -111,8 +111,7 @@ TEST_P(HashDispatch, GoesWhereHashOfSaysAndKeepsTheFlags) {
   }
   isa::Assembler as = code.assembler(0);
   emit_enter(as);
-  emit_hash_dispatch(as, GetParam(), static_cast<uint32_t>(code.address(kTable).value()),
-                     Compare::kAll64);
+  emit_hash_dispatch(as, GetParam(), static_cast<uint32_t>(code.address(kTable).value()));
   ASSERT_FALSE(as.overflowed() || leaves.overflowed());
   std::mt19937_64 random(5);
   for (int round = 0; round < 20000; ++round) {
@@ -204,49 +203,6 @@ TEST_P(Pieces, AStubTakesItsOwnTargetOnlyAndCountsIt) {
           ++count;
         }
         ASSERT_EQ(block_.get(counter_offset(counter)), count);
-      }
-    }
-  }
-}
-
-// What the low 32 bits tell apart; where they differ, rcx goes on to the next stub as it came.
-TEST_P(Pieces, APairStubTakesItsOwnTargetOnlyAndCountsIt) {
-  const uint8_t live = GetParam();
-  isa::Assembler hit = code_.assembler(kHitAt);
-  hit.mov_gs_rcx(tcb::kArgument);
-  emit_leave(hit, kHit);
-  isa::Assembler miss = code_.assembler(kMissAt);
-  miss.mov_gs_rcx(tcb::kArgument);
-  emit_leave(miss, kMiss);
-  const uint32_t counter = 7;
-  uint64_t count = 0;
-  for (uint64_t original :
-       {0x401000ull, 0x7fff12345678ull, 0xffffffff80000000ull, 0x7f0080000000ull, 0ull}) {
-    for (const bool stored : {false, true}) {
-      isa::Assembler as = code_.assembler(0);
-      emit_enter(as);
-      const uint32_t way_in = as.offset();
-      as.jmp(as.here().value());
-      const PairStub stub = emit_pair_stub(as, original, counter, live, code_.address(kHitAt),
-                                           code_.address(kMissAt), Compare::kLow32);
-      as.patch_rel32(way_in + 1, (stored ? stub.stored : stub.entry).value());
-      ASSERT_EQ(stub.mismatch_slot.value() & 7, 0u);
-      ASSERT_TRUE(stub.entry < stub.accept && stub.accept < stub.counted &&
-                  stub.counted < stub.mismatch && stub.mismatch < stub.mismatch_slot);
-      for (int bit = -1; bit < 32; ++bit) {
-        for (uint64_t flags : {uint64_t{0}, kStatusFlags}) {
-          const uint64_t target = original ^ (bit < 0 ? 0 : 1ull << bit);
-          block_.put(tcb::kTarget, stored ? target : ~target);
-          block_.put(tcb::kSpillRcx, 0x1122334455667788);
-          const uint64_t result =
-              entry_at(code_, 0)(stored ? ~target : target, flags | kFlagsAlwaysSet);
-          ASSERT_EQ(static_cast<uint8_t>(result), bit < 0 ? kHit : kMiss) << "bit " << bit;
-          const uint64_t kept = bit < 0 ? in_rflags(live) : kStatusFlags;
-          ASSERT_EQ(status_of(result) & kept, flags & kept) << "bit " << bit;
-          ASSERT_EQ(block_.get(tcb::kArgument), bit < 0 ? 0x1122334455667788u : target);
-          count += bit < 0 ? 1 : 0;
-          ASSERT_EQ(block_.get(counter_offset(counter)), count);
-        }
       }
     }
   }
