@@ -46,11 +46,16 @@ PROGRAM = compile_c(
       setrlimit(RLIMIT_CORE, &no_core);
       for (int i = 0; i < 3; i++) pthread_create(&t, NULL, spin, NULL);
       for (long i = 0; i < 1234; i++) counted(i);
+      int ready[2];
+      char byte = 0;
+      if (pipe(ready) != 0) abort();
       pid_t child = fork();
       if (child == 0) {
         for (long i = 0; i < 77; i++) counted(i);
+        write(ready[1], &byte, 1);
         pause();
       }
+      read(ready[0], &byte, 1);  /* the child has counted */
       printf("pid %d child %d\n", getpid(), child);
       fflush(stdout);
       if (!strcmp(how, "_exit")) { kill(child, SIGTERM); waitpid(child, NULL, 0); _exit(4); }
