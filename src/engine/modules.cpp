@@ -291,8 +291,14 @@ bool ModuleMap::alike_to_code(TargetRange range) const {
            low_halves_meet(range.begin.value(), range.size_bytes(), begin, size_bytes);
   };
   for (const auto& module : modules_) {
-    if (module->gone || module->generated) continue;
-    if (meets(module->mapped.begin.value(), module->mapped.size_bytes())) return true;
+    if (module->gone) continue;
+    if (!module->generated) {
+      if (meets(module->mapped.begin.value(), module->mapped.size_bytes())) return true;
+      continue;
+    }
+    for (const TargetRange& made : module->executable) {
+      if (meets(made.begin.value(), made.size_bytes())) return true;
+    }
   }
   return std::any_of(translated_pages_.begin(), translated_pages_.end(),
                      [&](const auto& page) { return meets(page.second, kPageBytes); });
@@ -457,6 +463,24 @@ bool ModuleMap::grow_stack(TargetAddr address) {
     return true;
   }
   return false;
+}
+
+Status ModuleMap::check_executable_collision(TargetRange range) const {
+  if (!collisions_forbidden_) return Ok{};
+  for (const auto& module : modules_) {
+    if (module->gone) continue;
+    for (const TargetRange& other : module->executable) {
+      if (overlaps(range, other) || !low_halves_meet(range.begin.value(), range.size_bytes(),
+                                                     other.begin.value(), other.size_bytes())) {
+        continue;
+      }
+      return make_error(
+          "the program makes memory at {:#x} executable, where addresses are alike in their low 32 "
+          "bits to those of code at {:#x}; run it again",
+          range.begin.value(), other.begin.value());
+    }
+  }
+  return Ok{};
 }
 
 Status ModuleMap::check_generated_collision(TargetRange range) {

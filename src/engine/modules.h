@@ -82,6 +82,9 @@ class ModuleMap {
   void drop_snapshot();
   // Errors: code about to be translated is like other code in the low 32 bits of its address.
   Status check_generated_collision(TargetRange range);
+  // ... and for memory that is about to be executable: an indirect branch that has met code alike
+  // to it would go there instead, and nobody would be asked.
+  Status check_executable_collision(TargetRange range) const;
 
   // True when code of two modules may be alike in the low 32 bits of its addresses; the libraries
   // still to come are expected within `below_bytes` below the loader.

@@ -7,7 +7,7 @@ makes code there and calls it from where a mistaken return would show.
 import json
 import subprocess
 
-from refusal import accepted, compile_c, complain, finish, path, profile
+from refusal import accepted, compile_c, complain, finish, path, profile, refused
 
 
 def find(value, key):
@@ -84,4 +84,38 @@ for number in range(3):
     moved += said.startswith("alike 0")
 if moved == 0:
     complain("three times it was left where it is alike")
+
+# What the program wants at an address of its choice stays there.  Both pieces are reached through one
+# site, which would take the second for the first: the same low half.
+CHOSEN = compile_c(
+    "chosen",
+    r"""
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    static int (*make(unsigned long at, int from, int to, char plus))(int) {
+      char* p = mmap((void*)at, 4096, from, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      memcpy(p, "\x8d\x47", 2);
+      p[2] = plus;
+      p[3] = '\xc3';
+      if (from != to) mprotect(p, 4096, to);
+      return (int (*)(int))p;
+    }
+    int main(int argc, char** argv) {
+      const int rw = PROT_READ | PROT_WRITE, all = rw | PROT_EXEC, rx = PROT_READ | PROT_EXEC;
+      int (*made[2])(int);
+      made[0] = make(0x213400000000, rw, rx, 1);
+      made[1] = argc > 1 ? make(0x323400000000, all, all, 2) : make(0x323400000000, rw, rx, 2);
+      int sum = 0;
+      for (int i = 0; i < 100; i++) sum += made[i & 1](0);
+      printf("%d\n", sum);
+    }
+    """,
+)
+for more in ([], ["mapped"]):
+    native = subprocess.run([CHOSEN, *more], capture_output=True, text=True, check=True).stdout
+    if native != "150\n":
+        complain(f"chosen addresses: natively {native!r}")
+    named = ["alike in their low 32 bits", "0x323400000000"]
+    refused(profile("chosen.tally", CHOSEN, *more), "chosen addresses", 125, named)
 finish()

@@ -57,10 +57,10 @@ int main(void) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 2;
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 3;
   printf("far %d\n", ask((char*)0x213400000000));
-  printf("farther %d\n", ask((char*)0x323400000000));
+  printf("farther %d\n", ask((char*)0x323410000000));
   fflush(stdout);
   pid_t child = fork();
-  if (child == 0) _exit(ask((char*)0x433400000000));
+  if (child == 0) _exit(ask((char*)0x433420000000));
   int status = 0;
   waitpid(child, &status, 0);
   printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
