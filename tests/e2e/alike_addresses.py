@@ -85,8 +85,8 @@ for number in range(3):
 if moved == 0:
     complain("three times it was left where it is alike")
 
-# What the program wants at an address of its choice stays there.  Both pieces are reached through one
-# site, which would take the second for the first: the same low half.
+# What the program wants at an address of its choice stays there.  Both pieces are reached through
+# one site, which would take the second for the first: the same low half.
 CHOSEN = compile_c(
     "chosen",
     r"""
