@@ -287,6 +287,11 @@ void Watcher::exiting(Thread& t) {
   user_regs_struct regs{};
   const bool got = t.space->process().try_registers(t.tid, regs);
   if (t.started && !t.in_call && got && t.position.block != kNoBlock) {
+    // Killed on a breakpoint, before its trap was reported: the processor has gone past the byte.
+    const Mapped* here = mapped_of(t, t.position.block);
+    const bool inside =
+        here != nullptr && code_.block(t.position.block).contains(LinkAddr(regs.rip - here->bias));
+    if (!inside && t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1))) --regs.rip;
     if (catch_up(t, regs.rip, true)) {
       const Mapped* mapped = mapped_of(t, t.position.block);
       if (mapped != nullptr) cut_short(t.position, LinkAddr(regs.rip - mapped->bias));
