@@ -11,9 +11,6 @@ using Kind = tracee::EventKind;
 
 namespace {
 
-constexpr uint64_t bit_of(int signal) {
-  return 1ull << (signal - 1);
-}
 // Faults must get through: one that is blocked makes the kernel forget its handler.
 constexpr uint64_t kAllButFaults =
     ~(bit_of(SIGTRAP) | bit_of(SIGSEGV) | bit_of(SIGBUS) | bit_of(SIGFPE) | bit_of(SIGILL));
@@ -44,7 +41,7 @@ Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
       if (*request == translate::Request::kSyscall) {
         // Asked for, not made.
         out.position.done -= 1;
-        out.position.pc = end_of(out.position.ref) - 2;
+        out.position.pc = end_of(out.position.ref) - isa::kSyscallBytes;
       }
       TRY_ASSIGN(out.original, service_.registers_at_request(slot, regs, out.position));
       out.ready = true;

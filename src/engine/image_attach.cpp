@@ -26,8 +26,6 @@ using namespace translate;
 
 namespace {
 
-constexpr uint64_t kSyscallBytes = 2;
-
 // `syscall` leaves the address behind it in rcx.  A thread may also stand in front of a handler
 // that has interrupted a call: then only the number is left.
 bool is_in_call(const user_regs_struct& regs) {
@@ -83,8 +81,8 @@ void abandon_sequence(tracee::Process& process, const tracee::RseqConfig& config
 
 // The block that ends in the `syscall` in front of `pc`.
 Result<BlockRef> ImageRun::interrupted_call(TargetAddr pc) {
-  const TargetAddr insn = pc - kSyscallBytes;
-  uint8_t bytes[kSyscallBytes] = {};
+  const TargetAddr insn = pc - isa::kSyscallBytes;
+  uint8_t bytes[isa::kSyscallBytes] = {};
   process_->read_memory(insn, bytes, sizeof bytes);
   if (bytes[0] != 0x0f || bytes[1] != 0x05) {
     return make_error(

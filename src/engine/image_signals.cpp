@@ -68,7 +68,8 @@ std::optional<Event> ImageRun::signal_stop(Event event) {
   }
   auto it = threads_.find(event.tid);
   const bool ours = it != threads_.end() && it->second.slot;
-  if (ours && signals_.has_handler(event)) {
+  const auto fate = ours ? signals_.fate_of(event) : Signals::Fate::kHarmless;
+  if (fate == Signals::Fate::kHandler) {
     auto other = signals_.deliver(event, *it->second.slot);
     if (other) return *other;
     service_.fail(other.error());
@@ -76,7 +77,7 @@ std::optional<Event> ImageRun::signal_stop(Event event) {
     return std::nullopt;
   }
   if (ours) it->second.fatal_signal = true;
-  if (ours && !it->second.own_process && signals_.kills(event)) expect_end();
+  if (ours && !it->second.own_process && fate == Signals::Fate::kEndsProcess) expect_end();
   if (std::getenv("TALLY_DEBUG") != nullptr) explain_signal(event);
   tracee::hide_stop(event.tid);  // a signal that is ignored natively interrupts nothing
   process_->resume(event.tid, event.signal);

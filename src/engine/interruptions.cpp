@@ -20,6 +20,17 @@ const Interruption* Interruptions::find(uint32_t slot, uint64_t context) const {
   return nullptr;
 }
 
+const Interruption* Interruptions::innermost(uint32_t slot, uint64_t stack_pointer) const {
+  const auto it = by_slot_.find(slot);
+  if (it == by_slot_.end()) return nullptr;
+  const Interruption* nearest = nullptr;
+  for (const Interruption& record : it->second) {
+    if (record.context <= stack_pointer) continue;
+    if (nearest == nullptr || record.context < nearest->context) nearest = &record;
+  }
+  return nearest;
+}
+
 std::optional<Interruption> Interruptions::take(uint32_t slot, uint64_t context) {
   const Interruption* found = find(slot, context);
   if (found == nullptr) return std::nullopt;

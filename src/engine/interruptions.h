@@ -61,6 +61,8 @@ class Interruptions {
   // Returns the record that was forgotten because it had the same frame, if any.
   std::optional<Interruption> push(uint32_t slot, const Interruption& interruption);
   const Interruption* find(uint32_t slot, uint64_t context) const;
+  // The record whose frame is the nearest farther out than the stack pointer.
+  const Interruption* innermost(uint32_t slot, uint64_t stack_pointer) const;
   std::optional<Interruption> take(uint32_t slot, uint64_t context);
   void forget(uint32_t slot) { by_slot_.erase(slot); }
   // All of a thread's records, to be put back in the same state.

@@ -72,7 +72,8 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
       [this](TargetAddr address) {
         return cache_.call_block_of(address).valid() || is_inherited(address);
       },
-      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt);
+      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt,
+      [this, slot](uint64_t stack_pointer) { return handler_return(slot, stack_pointer); });
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
     return undescribed.caller_of(frame, pc_is_exact, inner);
   };

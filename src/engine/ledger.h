@@ -183,6 +183,7 @@ class Ledger : public LedgerBooks {
   void open_interruption(uint32_t slot, uint64_t context);
   void abandon_to(uint32_t slot, const Interruption& record, uint64_t stack_pointer);
   elf::SignalContext interrupted_state(const Interruption& record) const;
+  std::optional<uint64_t> handler_return(uint32_t slot, uint64_t stack_pointer) const;
   std::optional<elf::SignalContext> signal_context(uint32_t slot, TargetAddr pc,
                                                    uint64_t context) const;
 

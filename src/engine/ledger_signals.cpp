@@ -42,7 +42,7 @@ CacheAddr Ledger::way_back(uint32_t slot, uint64_t context, TargetAddr pc) {
   }
   const TargetAddr interrupted(record->registers.rip);
   if (pc == interrupted) return record->resume;
-  if (pc + 2 == interrupted) return record->restart;  // behind a `syscall`
+  if (pc + isa::kSyscallBytes == interrupted) return record->restart;  // behind a `syscall`
   return CacheAddr();
 }
 
@@ -110,6 +110,18 @@ elf::SignalContext Ledger::interrupted_state(const Interruption& record) const {
     context.registers.value[elf::kDwarfPc] = record.position.pc.value();
   }
   return context;
+}
+
+// The kernel's frame begins with the address that the handler returns to; the context is behind it.
+std::optional<uint64_t> Ledger::handler_return(uint32_t slot, uint64_t stack_pointer) const {
+  constexpr uint64_t kFrameBytesMax = 16 << 20;
+  const Interruption* record = interruptions_.innermost(slot, stack_pointer);
+  if (record == nullptr || record->context - stack_pointer > kFrameBytesMax) return std::nullopt;
+  uint64_t back = 0;
+  const uint64_t at = record->context - sizeof back;
+  const bool there = process_.read_memory(TargetAddr(at), &back, sizeof back) &&
+                     interruptions_.is_restorer(TargetAddr(back));
+  return there ? std::optional(at) : std::nullopt;
 }
 
 std::optional<elf::SignalContext> Ledger::signal_context(uint32_t slot, TargetAddr pc,

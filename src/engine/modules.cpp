@@ -8,13 +8,6 @@ namespace tally::engine {
 namespace {
 
 constexpr uint64_t kPageMask = ~uint64_t{0xfff};
-constexpr uint64_t kPageBytes = 4096;
-
-// Whether two ranges meet when only the low 32 bits count.
-bool low_halves_meet(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size) {
-  const auto distance = static_cast<uint32_t>(b - a);
-  return distance < a_size || static_cast<uint32_t>(a - b) < b_size;
-}
 
 bool never_returns_by_name(const std::string& name) {
   static constexpr const char* kNames[] = {"abort",
@@ -105,7 +98,7 @@ Status ModuleMap::refresh(TargetRange executable_now) {
     if (executable.empty()) executable = intersection(m.range, executable_now);
     if (executable.empty()) continue;
     if (m.shared && m.path.starts_with("/memfd:tally")) continue;
-    if (m.path == "[stack]") stack_executable_ = true;
+    if (m.path == "[stack]") TRY(expect_code_on_stack(m.range));
     if ((is_special(m.path) && m.path != "[vdso]") || m.shared) {
       add_generated(executable, m.writable || m.shared, m.shared);
       continue;
@@ -166,25 +159,7 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
       module->executable.add(m.range);
     }
   }
-  if (collisions_forbidden_) {
-    for (const auto& other : modules_) {
-      if (!other->gone && !other->generated &&
-          low_halves_meet(module->mapped.begin.value(), module->mapped.size_bytes(),
-                          other->mapped.begin.value(), other->mapped.size_bytes())) {
-        return make_error(
-            "{} and {} were mapped at addresses that are alike in their low 32 bits; run it again",
-            module->path, other->path);
-      }
-    }
-    for (const auto& [half, page] : translated_pages_) {
-      if (low_halves_meet(module->mapped.begin.value(), module->mapped.size_bytes(), page, 4096)) {
-        return make_error(
-            "{} was mapped where its addresses are alike in their low 32 bits to those of code "
-            "made at {:#x}; run it again",
-            module->path, page);
-      }
-    }
-  }
+  TRY(check_file_collision(*module));
   for (const elf::Symbol& symbol : module->image->symbols()) {
     if (never_returns_by_name(symbol.name)) {
       module->never_return.insert(symbol.range.begin.value());
@@ -252,7 +227,7 @@ void ModuleMap::inherit(const ModuleMap& parent, Region& region) {
     modules_.push_back(std::move(module));
   }
   collisions_forbidden_ = parent.collisions_forbidden_;
-  stack_executable_ = parent.stack_executable_;
+  stack_room_ = parent.stack_room_;
 }
 
 void ModuleMap::forget(TargetRange range) {
@@ -264,60 +239,6 @@ void ModuleMap::forget(TargetRange range) {
     if (module->executable.empty() && !module->generated) module->gone = true;
   }
   last_ = nullptr;
-}
-
-bool ModuleMap::low_halves_may_collide(uint64_t below_bytes) const {
-  for (const auto& a : modules_) {
-    const bool loader = !a->main_program && a->path != "[vdso]";
-    const uint64_t below = loader ? below_bytes : 0;
-    for (const auto& b : modules_) {
-      if (a == b) continue;
-      const TargetRange room{a->mapped.begin - below, a->mapped.end};
-      // What lies in the room itself (the vdso on many kernels) differs from all else in it.
-      if (overlaps(room, b->mapped)) continue;
-      if (low_halves_meet(room.begin.value(), room.size_bytes(), b->mapped.begin.value(),
-                          b->mapped.size_bytes())) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-bool ModuleMap::alike_to_code(TargetRange range) const {
-  const auto meets = [&](uint64_t begin, uint64_t size_bytes) {
-    const TargetRange other{TargetAddr(begin), TargetAddr(begin + size_bytes)};
-    return !overlaps(range, other) &&
-           low_halves_meet(range.begin.value(), range.size_bytes(), begin, size_bytes);
-  };
-  for (const auto& module : modules_) {
-    if (module->gone) continue;
-    if (!module->generated) {
-      if (meets(module->mapped.begin.value(), module->mapped.size_bytes())) return true;
-      continue;
-    }
-    for (const TargetRange& made : module->executable) {
-      if (meets(made.begin.value(), made.size_bytes())) return true;
-    }
-  }
-  return std::any_of(translated_pages_.begin(), translated_pages_.end(),
-                     [&](const auto& page) { return meets(page.second, kPageBytes); });
-}
-
-std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
-  if (!collisions_forbidden_ || !alike_to_code(range)) return std::nullopt;
-  const auto mappings = process_.mappings();
-  if (!mappings) return std::nullopt;
-  constexpr uint64_t kStepBytes = 64ull << 20;
-  constexpr uint64_t kFarthestBytes = 64ull << 30;
-  for (uint64_t down = kStepBytes; down < std::min(kFarthestBytes, range.begin.value());
-       down += kStepBytes) {
-    const TargetRange lower{range.begin - down, range.end - down};
-    const bool taken = std::any_of(mappings->begin(), mappings->end(),
-                                   [&](const auto& m) { return overlaps(m.range, lower); });
-    if (!taken && !alike_to_code(lower)) return lower.begin;
-  }
-  return std::nullopt;
 }
 
 bool ModuleMap::has_code_in(TargetRange range) const {
@@ -334,7 +255,7 @@ Module* ModuleMap::at(TargetAddr address) {
   for (auto& module : modules_) {
     if (!module->gone && module->holds(address)) return last_ = module.get();
   }
-  if (stack_executable_ && grow_stack(address)) return at(address);
+  if (stack_room_.contains(address) && grow_stack(address)) return at(address);
   return nullptr;
 }
 
@@ -463,44 +384,6 @@ bool ModuleMap::grow_stack(TargetAddr address) {
     return true;
   }
   return false;
-}
-
-Status ModuleMap::check_executable_collision(TargetRange range) const {
-  if (!collisions_forbidden_) return Ok{};
-  for (const auto& module : modules_) {
-    if (module->gone) continue;
-    for (const TargetRange& other : module->executable) {
-      if (overlaps(range, other) || !low_halves_meet(range.begin.value(), range.size_bytes(),
-                                                     other.begin.value(), other.size_bytes())) {
-        continue;
-      }
-      return make_error(
-          "the program makes memory at {:#x} executable, where addresses are alike in their low 32 "
-          "bits to those of code at {:#x}; run it again",
-          range.begin.value(), other.begin.value());
-    }
-  }
-  return Ok{};
-}
-
-Status ModuleMap::check_generated_collision(TargetRange range) {
-  if (!collisions_forbidden_) return Ok{};
-  for (uint64_t page = range.begin.value() & kPageMask; page < range.end.value(); page += 4096) {
-    auto [it, fresh] = translated_pages_.try_emplace(static_cast<uint32_t>(page), page);
-    bool alike = it->second != page;
-    for (const auto& other : modules_) {
-      if (!fresh || other->gone || other->generated) continue;
-      alike |= !other->mapped.contains(TargetAddr(page)) &&
-               low_halves_meet(page, 4096, other->mapped.begin.value(), other->mapped.size_bytes());
-    }
-    if (alike) {
-      return make_error(
-          "the program made code at {:#x}, where addresses are alike in their low 32 bits to those "
-          "of other code; run it again",
-          page);
-    }
-  }
-  return Ok{};
 }
 
 }  // namespace tally::engine

@@ -110,6 +110,8 @@ class ModuleMap {
              TargetRange executable);
   Module& generated_at(TargetRange range);
   bool grow_stack(TargetAddr address);
+  Status expect_code_on_stack(TargetRange stack);
+  Status check_file_collision(const Module& module) const;
   bool alike_to_code(TargetRange range) const;
   std::span<const uint8_t> snapshot(TargetAddr address, TargetAddr end);
   void prepare_view(Module& module) const;
@@ -122,7 +124,7 @@ class ModuleMap {
   std::optional<std::string> root_;
   RangeSet changed_;
   bool collisions_forbidden_ = false;
-  bool stack_executable_ = false;
+  TargetRange stack_room_;  // of a stack that is executable: what it may grow to
   struct Snapshot {
     TargetAddr begin;
     std::vector<uint8_t> bytes;

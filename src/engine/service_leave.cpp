@@ -9,8 +9,6 @@ using namespace translate;
 
 namespace {
 
-constexpr uint64_t kSyscallBytes = 2;
-
 // The gateway keeps the flags as `lahf` and `seto` give them.
 uint64_t flags_register(uint64_t before, uint64_t kept) {
   constexpr uint64_t kOverflow = 1 << 11;
@@ -43,7 +41,7 @@ Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user
       r.rip = load<uint64_t>(slot, tcb::kTarget);
       return r;
     case Request::kSyscall:
-      r.rip = end_of(cache_.syscall_block(argument)) - kSyscallBytes;
+      r.rip = end_of(cache_.syscall_block(argument)) - isa::kSyscallBytes;
       return r;
     case Request::kSyscallDone: {
       r.rip = end_of(cache_.syscall_block(argument));

@@ -13,9 +13,6 @@ using tracee::Event;
 
 namespace {
 
-constexpr uint64_t bit_of(int signal) {
-  return 1ull << (signal - 1);
-}
 constexpr uint64_t kTrapBit = bit_of(SIGTRAP);
 constexpr uint64_t kAllButTrap = ~kTrapBit;
 constexpr int kFirstRealTime = 32;
@@ -32,8 +29,6 @@ bool is_trapped_call(const siginfo_t& info) {
   constexpr int kSysSeccomp = 1;  // SYS_SECCOMP
   return info.si_signo == SIGSYS && info.si_code == kSysSeccomp;
 }
-
-constexpr uint64_t kSyscallBytes = 2;
 
 // Inside a system call that the kernel may restart; its codes for that are not for programs.
 bool is_interrupted_call(const user_regs_struct& regs) {
@@ -94,18 +89,15 @@ void Signals::forget(pid_t tid) {
   std::erase_if(held_, [tid](const auto& entry) { return entry.first.first == tid; });
 }
 
-bool Signals::has_handler(const Event& event) {
-  const tracee::Process::Dispositions now = process_.dispositions(event.tid);
-  trap_ignored_ = (now.ignored & kTrapBit) != 0;
-  return (now.caught & bit_of(event.signal)) != 0;
-}
-
-bool Signals::kills(const Event& event) const {
+Signals::Fate Signals::fate_of(const Event& event) {
   constexpr uint64_t kHarmless = bit_of(SIGCHLD) | bit_of(SIGCONT) | bit_of(SIGURG) |
                                  bit_of(SIGWINCH) | bit_of(SIGSTOP) | bit_of(SIGTSTP) |
                                  bit_of(SIGTTIN) | bit_of(SIGTTOU);
   const tracee::Process::Dispositions now = process_.dispositions(event.tid);
-  return ((kHarmless | now.ignored | now.caught) & bit_of(event.signal)) == 0;
+  trap_ignored_ = (now.ignored & kTrapBit) != 0;
+  const uint64_t bit = bit_of(event.signal);
+  if ((now.caught & bit) != 0) return Fate::kHandler;
+  return ((kHarmless | now.ignored) & bit) != 0 ? Fate::kHarmless : Fate::kEndsProcess;
 }
 
 // ---- where a thread stands ---------------------------------------------------------------------
@@ -158,7 +150,7 @@ std::optional<Signals::Point> Signals::point_in_gateway(const user_regs_struct& 
                                                         const GatewayCode& gateway) const {
   const CacheAddr at(regs.rip);
   const bool before = at == gateway.syscall_insn && regs.rax != SYS_rt_sigreturn;
-  const bool behind = at == gateway.syscall_insn + kSyscallBytes && is_interrupted_call(regs);
+  const bool behind = at == gateway.syscall_insn + isa::kSyscallBytes && is_interrupted_call(regs);
   if (!before && !behind) return std::nullopt;
   const BlockRef block = cache_.syscall_block(static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument)));
   Point point = before ? before_syscall(regs, block) : behind_syscall(regs, block);
@@ -187,7 +179,7 @@ std::optional<Signals::Point> Signals::point_of_trap(const user_regs_struct& reg
                                                      uint32_t slot) const {
   const CacheAddr at(regs.rip);
   const Area* area = region_.area_at(at);
-  if (area == nullptr || at != area->gateway.syscall_insn + kSyscallBytes) {
+  if (area == nullptr || at != area->gateway.syscall_insn + isa::kSyscallBytes) {
     return point_at(regs, slot);
   }
   const auto site = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));

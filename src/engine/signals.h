@@ -38,6 +38,11 @@
 
 namespace tally::engine {
 
+// A signal's place in the kernel's sets of them.
+constexpr uint64_t bit_of(int signal) {
+  return 1ull << (signal - 1);
+}
+
 class Signals {
  public:
   Signals(tracee::Process& process, Region& region, CodeCache& cache, Ledger& ledger,
@@ -46,9 +51,9 @@ class Signals {
 
   // What the program is to learn about a signal at its stop; false if there is nothing to deliver.
   bool admit(tracee::Event& event);
-  bool has_handler(const tracee::Event& event);
-  // ... or will end the process, as far as can be told.
-  bool kills(const tracee::Event& event) const;
+  // What becomes of a signal that is delivered now, as far as can be told.
+  enum class Fate : uint8_t { kHandler, kEndsProcess, kHarmless };
+  Fate fate_of(const tracee::Event& event);
   // Lets the handler of a thread in a signal stop begin, and resumes the thread.  If something else
   // happened to it, that event is returned, still to be handled.  Called under the service's mutex.
   Result<std::optional<tracee::Event>> deliver(const tracee::Event& event, uint32_t slot);

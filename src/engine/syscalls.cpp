@@ -172,12 +172,11 @@ Status Service::change_filter(uint32_t slot, uint64_t program) {
                             filter.size() * sizeof(sock_filter))) {
     return Ok{};
   }
-  constexpr uint64_t kSyscallBytes = 2;  // a filter sees the address behind the instruction
   std::vector<uint64_t> ours;
   const GatewayCode& gateway = region_.areas().front().gateway;
   for (const CacheAddr insn :
        {gateway.wake_syscall, gateway.wait_syscall, gateway.monitor_syscall}) {
-    ours.push_back(insn.value() + kSyscallBytes);
+    ours.push_back(insn.value() + isa::kSyscallBytes);  // a filter sees the address behind it
   }
   TRY_ASSIGN(const std::vector<sock_filter> changed, allow_calls_from(ours, filter));
   uint8_t* room = region_.thread_memory(slot) + tcb::kFilter;

@@ -42,6 +42,9 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::Unwi
   const bool clone = pc_is_exact && is_behind_clone(*module, module->to_link(pc));
   if (clone || (pc_is_exact && cache_.is_procedure_entry(pc))) {
     auto caller = return_at(stack_pointer);
+    if (!caller && handler_return_(stack_pointer) == stack_pointer) {
+      return to_restorer(stack_pointer);
+    }
     if (caller) {
       // Nothing has been saved yet: every register is still the caller's.
       elf::UnwindRegisters all = frame;
@@ -90,6 +93,16 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::return_at(uint64_t stack_
   return caller;
 }
 
+// A handler's return: registers are what the kernel's frame says, not what the handler has kept.
+std::optional<elf::UnwindRegisters> UndescribedFrames::to_restorer(uint64_t at) const {
+  uint64_t back = 0;
+  if (!read(at, back)) return std::nullopt;
+  elf::UnwindRegisters restorer;
+  set(restorer, elf::kDwarfPc, back);
+  set(restorer, elf::kDwarfRsp, at + 8);
+  return restorer;
+}
+
 std::optional<elf::UnwindRegisters> UndescribedFrames::by_frame_pointer(
     const elf::UnwindRegisters& frame) const {
   if (!frame.known[elf::kDwarfRbp]) return std::nullopt;
@@ -99,6 +112,9 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::by_frame_pointer(
       frame_pointer - stack_pointer > kFrameBytesMax) {
     return std::nullopt;
   }
+  // A handler that leaves rbp alone: it is that of what the signal struck.
+  const auto handler = handler_return_(stack_pointer);
+  if (handler && *handler < frame_pointer) return std::nullopt;
   uint64_t outer = 0;
   if (!read(frame_pointer, outer)) return std::nullopt;
   auto caller = return_at(frame_pointer + 8);
@@ -123,10 +139,12 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::by_search(uint64_t stack_
   std::vector<uint64_t> words(kPageBytes / 8);
   uint64_t at = stack_pointer & ~uint64_t{7};
   const uint64_t end = at + kSearchBytesMax;
+  const auto handler = handler_return_(stack_pointer);
   while (at < end) {
     const uint64_t bytes = kPageBytes - at % kPageBytes;
     if (!process_.read_memory(TargetAddr(at), words.data(), bytes)) return std::nullopt;
     for (uint64_t i = 0; i < bytes / 8; ++i) {
+      if (handler == at + 8 * i) return to_restorer(*handler);
       if (!enters_generated_code(TargetAddr(words[i]))) continue;
       auto caller = return_at(at + 8 * i);
       // Entries to generated code begin as procedures do that keep a frame pointer.
@@ -182,6 +200,10 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::described_caller(
     const elf::UnwindRegisters& frame) const {
   constexpr uint64_t kBirthStackBytes = 256 << 10;
   const uint64_t stack_pointer = frame.value[elf::kDwarfRsp];
+  if (const auto handler = handler_return_(stack_pointer)) {
+    const auto found = calls_out_of_description(stack_pointer, *handler, 1);
+    return found.empty() ? to_restorer(*handler) : described_caller_at(frame, found.front());
+  }
   if (const auto end = stack_end(stack_pointer)) {
     const auto found = calls_out_of_description(stack_pointer, *end, 1);
     return found.empty() ? nobody(*end) : described_caller_at(frame, found.front());

@@ -19,12 +19,14 @@
 //                                          has none, nobody else is active
 //   stacks of their own (goroutines)       the same on the stack that the thread was born with, if
 //                                          there is exactly one
+//   a signal's handler that has called    the kernel's frame: nobody farther out is its caller
+//   nobody described (any of these)
 //   debug information of such code, where  the same
 //   it leads nowhere (Go's switches) or
 //   ends (goroutines)
 //
-// The last three pass over frames of undescribed code.  That is no loss: calls there have a second
-// way out, so that their frames never stay open (cfg::DiscoverRequest::open_calls).
+// Those that search pass over frames of undescribed code.  That is no loss: calls there have a
+// second way out, so that their frames never stay open (cfg::DiscoverRequest::open_calls).
 //
 // Limits.  A frame that keeps neither convention hides its caller if rbp is still that of a frame
 // farther out than its caller's; a dead word on the stack may look like the return address sought.
@@ -42,14 +44,17 @@ namespace tally::engine {
 class UndescribedFrames {
  public:
   // `is_call`: whether an address is known to lie behind a call.  `birth`: the stack pointer that
-  // the thread was born with, if that was seen.
+  // the thread was born with, if that was seen.  `handler_return`: where the return address of the
+  // innermost signal handler lies whose frame is farther out than a stack pointer.
   UndescribedFrames(const ModuleMap& modules, CodeCache& cache, const tracee::Process& process,
-                    std::function<bool(TargetAddr)> is_call, std::optional<uint64_t> birth)
+                    std::function<bool(TargetAddr)> is_call, std::optional<uint64_t> birth,
+                    std::function<std::optional<uint64_t>(uint64_t)> handler_return)
       : modules_(modules),
         cache_(cache),
         process_(process),
         is_call_(std::move(is_call)),
-        birth_(birth) {}
+        birth_(birth),
+        handler_return_(std::move(handler_return)) {}
 
   // The registers in the caller of a frame, as far as they are known; nullopt if it cannot be told.
   // `pc_is_exact`: the pc is not a return address.  `inner`: the pc of the frame that this one
@@ -63,6 +68,7 @@ class UndescribedFrames {
   bool is_undescribed(TargetAddr pc) const;
   static bool is_behind_clone(const Module& module, LinkAddr pc);
   std::optional<elf::UnwindRegisters> return_at(uint64_t stack_pointer) const;
+  std::optional<elf::UnwindRegisters> to_restorer(uint64_t at) const;
   std::optional<elf::UnwindRegisters> by_frame_pointer(const elf::UnwindRegisters& frame) const;
   std::optional<elf::UnwindRegisters> by_search(uint64_t stack_pointer) const;
   bool enters_generated_code(TargetAddr return_address) const;
@@ -80,6 +86,7 @@ class UndescribedFrames {
   const tracee::Process& process_;
   std::function<bool(TargetAddr)> is_call_;
   std::optional<uint64_t> birth_;
+  std::function<std::optional<uint64_t>(uint64_t)> handler_return_;
 };
 
 }  // namespace tally::engine

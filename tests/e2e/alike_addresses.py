@@ -118,4 +118,40 @@ for more in ([], ["mapped"]):
         complain(f"chosen addresses: natively {native!r}")
     named = ["alike in their low 32 bits", "0x323400000000"]
     refused(profile("chosen.tally", CHOSEN, *more), "chosen addresses", 125, named)
+
+# An executable stack grows without a call that Tally could look at: where it may grow to counts as
+# code from the beginning.  One site calls code made at a chosen address, then code deep in the
+# stack whose address has the same low half.
+STACK = compile_c(
+    "stack",
+    r"""
+    #include <alloca.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #define DEPTH (4ul << 20)
+    typedef int (*function)(int);
+    int main(void) {
+      char* deep = alloca(DEPTH + 8192);
+      deep = (char*)(((uintptr_t)deep + 4095) & ~4095ul);
+      void* at = (void*)(0x213400000000 | (uint32_t)(uintptr_t)deep);
+      char* made = mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                        -1, 0);
+      memcpy(made, "\x8d\x47\x01\xc3", 4);
+      if (mprotect(made, 4096, PROT_READ | PROT_EXEC) != 0) return 2;
+      memcpy(deep, "\x8d\x47\x02\xc3", 4);
+      function both[2] = {(function)made, (function)deep};
+      int sum = 0;
+      for (volatile int i = 0; i < 100; i++) sum += both[i >= 50](0);
+      printf("%d\n", sum);
+    }
+    """,
+    "-z",
+    "execstack",
+)
+native = subprocess.run([STACK], capture_output=True, text=True, check=True).stdout
+if native != "150\n":
+    complain(f"code deep in the stack: natively {native!r}")
+refused(profile("stack.tally", STACK), "code alike to a stack's", 125, ["alike in their low 32 bits"])
 finish()
