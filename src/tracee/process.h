@@ -130,7 +130,9 @@ class Process {
   // registers as if they were its own: it then restarts the system call they speak of.  Returns
   // what happened instead, if anything.
   Result<std::optional<Event>> stop_again(pid_t tid);
-  // True for the event that ends a step: an instruction or system call done, a handler entered.
+  // True for the event that ends a step: an instruction or system call done.  While a thread is
+  // stepped only: its own `int1` looks alike, since virtual machines may lose a step's cause (seen:
+  // once in ten million steps).
   static bool is_step_end(const Event& event);
   static bool is_handler_entry(const Event& event);
   // Replaces what a thread in a signal stop will learn about its signal.

@@ -197,7 +197,7 @@ Status Watcher::cold_signal(Thread& t, const tracee::Event& event, user_regs_str
     regs.rip -= 1;
     return cold_stop(t, regs);
   }
-  if (t.motion == Motion::kSingle && event.signal == SIGTRAP && event.info.si_code == TRAP_TRACE) {
+  if (t.motion == Motion::kSingle && ends_step(t, event, regs)) {
     ++outcome_.steps;
     if (t.stepped_block != kNoBlock) cold_left(t, t.stepped_block, regs.rip);
     t.stepped_block = kNoBlock;

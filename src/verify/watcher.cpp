@@ -358,6 +358,14 @@ Status Watcher::exec(const tracee::Event& event) {
   return Ok{};
 }
 
+bool Watcher::ends_step(const Thread& t, const tracee::Event& event, const user_regs_struct& regs) {
+  constexpr uint8_t kInt1 = 0xf1;
+  if (!tracee::Process::is_step_end(event)) return false;
+  if (event.info.si_code == TRAP_TRACE) return true;
+  uint8_t before = 0;
+  return !t.space->read(regs.rip - 1, &before, sizeof before) || before != kInt1;
+}
+
 Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
   user_regs_struct regs{};
   if (!t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
@@ -378,7 +386,7 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
   }
   if (tracee::Process::is_handler_entry(event)) return handler_entered(t, regs);
   const bool stepping = t.motion == Motion::kStep || t.motion == Motion::kSingle;
-  if (stepping && event.signal == SIGTRAP && event.info.si_code == TRAP_TRACE) {
+  if (stepping && ends_step(t, event, regs)) {
     ++outcome_.steps;
     return step_done(t, regs);
   }

@@ -38,6 +38,7 @@ class Watcher {
   void abandon_handler(Thread& t, uint64_t context);
   void gone(const tracee::Event& event);
   Status exec(const tracee::Event& event);
+  static bool ends_step(const Thread& t, const tracee::Event& event, const user_regs_struct& regs);
   Status signal_stop(Thread& t, const tracee::Event& event);
   Status deliver(Thread& t, const tracee::Event& event, user_regs_struct& regs);
   Status handler_entered(Thread& t, user_regs_struct& regs);
