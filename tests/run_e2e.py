@@ -41,6 +41,7 @@ import programs  # noqa: E402
 
 WORK = os.path.join(TESTS, ".work")
 TIMEOUT_S = 120
+ORACLE_TIMEOUT_S = 400  # a step may take 100 us
 E2E_TIMEOUT_S = 600
 
 
@@ -190,11 +191,11 @@ class Case:
         if problems:
             raise Failed(*problems)
 
-    def run(self, command, label):
+    def run(self, command, label, timeout_s=TIMEOUT_S):
         home = os.path.join(self.folder, "cwd")
         os.makedirs(home, exist_ok=True)
         return processes.run(
-            command, self.folder, label, TIMEOUT_S, stdin=self.stdin, env=self.env, cwd=home
+            command, self.folder, label, timeout_s, stdin=self.stdin, env=self.env, cwd=home
         )
 
     def check_native(self):
@@ -326,7 +327,7 @@ class Case:
         command = [self.suite.stepper, "-o", prefix, "--deny-rseq", f"--cpu={cpu}"]
         command += ["--limit=" + self.program.get("limit", "1000000"), "--"]
         try:
-            done = self.run(command + self.command, "oracle-run")
+            done = self.run(command + self.command, "oracle-run", ORACLE_TIMEOUT_S)
         finally:
             self.suite.cpus.put(cpu)
         if done.end() != self.native.end() or done.stdout != self.native.stdout:

@@ -2,7 +2,7 @@
 // catch and by current_exception, keep every block balanced.
 // build: gcc O2 pie,nopie static
 // ci: gcc O2 pie static
-// limit: 3000000
+// limit: 6000000
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
