@@ -229,7 +229,8 @@ void Discoverer::build_blocks(const DiscoverRequest& request, Procedure& procedu
 
 // The edge behind a block that hands control away and expects it back.  Without a block to come
 // back to (a call that never returns, a trap), the flow ends there by an edge of its own, so that
-// the count of such a block never rests on the ledger alone.
+// the count of such a block never rests on the ledger alone.  A `syscall` at a procedure's end goes
+// on in the next one if it comes back.
 void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& procedure,
                                BlockIndex from) {
   const Block& block = procedure.blocks[from];
@@ -238,8 +239,7 @@ void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& proced
                           !(block.end == Flow::kCall && request.never_returns &&
                             request.never_returns(LinkAddr(last.target)));
   const BlockIndex next = comes_back ? procedure.block_at(procedure.end_of(block)) : kExitBlock;
-  if (next == kExitBlock && block.end == Flow::kSystemCall && request.known_elsewhere &&
-      request.known_elsewhere(procedure.end_of(block))) {
+  if (next == kExitBlock && block.end == Flow::kSystemCall) {
     procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kLeave, procedure.end_of(block)});
     return;
   }

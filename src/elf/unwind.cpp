@@ -96,6 +96,9 @@ class Walker {
     if (!registers_.known[kDwarfPc]) return end(TraceEnd::kUnsupported, "the pc is not known");
     trace_.frames.push_back({.pc = pc(), .cfa = TargetAddr(0)});
     if (step_over_signal()) return true;
+    if (target_.is_outermost && target_.is_outermost(registers_)) {
+      return end(TraceEnd::kOutermost, "");
+    }
     const FrameHandle rules = find_rules();
     if (rules == nullptr) return step_without_rules();
     bool signal_frame = false;

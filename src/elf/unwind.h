@@ -67,6 +67,9 @@ struct UnwindTarget {
   std::function<std::optional<UnwindRegisters>(const UnwindRegisters&, bool pc_is_exact,
                                                TargetAddr inner)>
       caller_of;
+  // True for a frame that nobody called, whatever its description says: a thread that was born in
+  // the middle of a procedure, on a stack of its own.  May be empty.
+  std::function<bool(const UnwindRegisters&)> is_outermost;
   // What goes on below a frame that is described as the outermost, if somebody knows that: threads
   // of a C library under stacks that a runtime system has made.  May be empty.
   std::function<std::optional<UnwindRegisters>(const UnwindRegisters&)> below_outermost;

@@ -533,10 +533,8 @@ class Builder {
     }
     for (const translate::Link& link : unit.code.links) {
       if (link.edge != translate::Link::kCallLink) continue;
-      const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
-      const profile::EdgeKind kind =
-          call ? profile::EdgeKind::kCall : profile::EdgeKind::kSystemCall;
-      uint64_t count = add_link_pairs(unit, link, kind, last_executed(unit, link.block));
+      uint64_t count =
+          add_link_pairs(unit, link, profile::EdgeKind::kCall, last_executed(unit, link.block));
       if (unit.replaceable) continue;  // all its calls are counted in pairs
       const BlockRef to = find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
@@ -544,7 +542,7 @@ class Builder {
           it != ledger_.unarrived().end()) {
         count -= it->second;
       }
-      emit_edge(last_id(unit, link.block), block_id(to), kind, count,
+      emit_edge(last_id(unit, link.block), block_id(to), profile::EdgeKind::kCall, count,
                 out_.blocks[last_id(unit, link.block)].source);
       link_inflow_[block_id(to)] += count;
     }

@@ -52,6 +52,19 @@ elf::UnwindRegisters unwind_registers(const user_regs_struct& regs) {
   return u;
 }
 
+// Whether a thread with a stack of its own is in the very frame that it was born in; libraries pop
+// a few words there before their first call.
+bool Ledger::is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const {
+  constexpr uint64_t kPoppedBytesMax = 64;
+  if (!frame.known[elf::kDwarfRsp] ||
+      frame.value[elf::kDwarfRsp] - birth.stack_pointer > kPoppedBytesMax) {
+    return false;
+  }
+  const Unit& unit = cache_.unit(birth.at.unit);
+  const TargetAddr before(frame.value[elf::kDwarfPc] - 1);  // a call may be the last instruction
+  return unit.procedure.range.contains(unit.module->to_link(before));
+}
+
 elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const {
   elf::UnwindTarget target;
   target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
@@ -67,6 +80,11 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   };
   const auto birth = births_.find(slot);
   const bool own_stack = birth != births_.end() && !birth->second.inherits_frames;
+  if (own_stack) {
+    target.is_outermost = [&](const elf::UnwindRegisters& frame) {
+      return is_of_birth(birth->second, frame);
+    };
+  }
   const UndescribedFrames undescribed(
       modules_, cache_, process_,
       [this](TargetAddr address) {

@@ -230,6 +230,7 @@ class Ledger : public LedgerBooks {
     uint64_t stack_pointer = 0;
     bool inherits_frames = false;
   };
+  bool is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const;
   std::map<uint32_t, Birth> births_;                                   // by slot
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
 };

@@ -378,7 +378,9 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
     case isa::Flow::kSystemCall:
       if (offset >= behind_syscall(unit, block)) {
         if (code.edge_counted != 0 && offset >= code.edge_counted) {
-          return at_start_of({unit.id, unit.procedure.edges[b.first_edge].to});
+          const cfg::Edge& edge = unit.procedure.edges[b.first_edge];
+          if (edge.to == cfg::kExitBlock) return at_end_along(ref, b.first_edge);
+          return at_start_of({unit.id, edge.to});
         }
         return at_end_of(ref);
       }

@@ -483,16 +483,7 @@ class UnitEmitter {
     const CacheAddr behind = as_->here();
     as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
     code_.syscalls.push_back(SyscallSite{behind, as_->here(), b});
-    uint32_t edge = edge_of_kind(b, EdgeKind::kSystemCall);
-    if (edge == UINT32_MAX) edge = edge_of_kind(b, EdgeKind::kLeave);
-    if (edge != UINT32_MAX) {
-      emit_next(b, edge);
-    } else {
-      // Nothing decodable behind it; if it comes back after all, the monitor looks again.
-      as_->align_patch(1);
-      as_->jmp(as_->here().value());
-      add_link(last_field(), procedure_.end_of(procedure_.blocks[b]), b, Link::kCallLink);
-    }
+    emit_next(b, procedure_.blocks[b].first_edge);
   }
 
   void emit_terminator(BlockIndex b, const Insn& insn) {

@@ -3,7 +3,8 @@
 A program is one file of tests/programs whose first lines are comments of these forms:
 
   // Claim: what it shows.
-  // build: gcc,clang O0,O2 pie,nopie nolibc     the matrix: every combination
+  // build: gcc,clang O0,O2 pie,nopie nolibc     the matrix: every combination; more
+                                                  such parts behind a semicolon
   // ci: gcc O2 pie nolibc; clang O0 nopie nolibc  what CI runs (else two are picked)
   // flags: -pthread                             for the compiler
   // dynamic: -static-libgcc                     for the compiler, only when linked dynamically
@@ -80,10 +81,13 @@ class Program:
         return self.headers.get(key, default)
 
     def configs(self):
-        axes = [axis.split(",") for axis in self.get("build").split()]
-        if len(axes) != 4:
-            raise BuildError(f"{self.path}: '// build:' wants compilers levels pie links")
-        return [tuple(c) for c in itertools.product(*axes)]
+        result = []
+        for part in self.get("build").split(";"):
+            axes = [axis.split(",") for axis in part.split()]
+            if len(axes) != 4:
+                raise BuildError(f"{self.path}: '// build:' wants compilers levels pie links")
+            result += [tuple(c) for c in itertools.product(*axes)]
+        return result
 
     def ci_configs(self):
         """What `// ci:` names, else two that differ in all, the second at a level by name."""
