@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "claims/counts.h"
 #include "claims/read.h"
 #include "verify/truth.h"
 
@@ -42,9 +43,6 @@ class PlaceJudge {
   const TruthModule* module_of(const claims::Place& place) const {
     return truth_.module(path_of(place));
   }
-  bool differs(uint64_t claimed, uint64_t counted) const {
-    return complete_ ? claimed != counted : counted > claimed;
-  }
 
   Finding finding(FindingKind kind, const claims::Place& at, RecordKind record_kind,
                   claims::Record record) const {
@@ -64,7 +62,7 @@ class PlaceJudge {
   void compare(Tally& tally, Finding&& f, uint64_t claimed, uint64_t counted) {
     ++tally.judged;
     tally.executions += counted;
-    if (!differs(claimed, counted)) return;
+    if (!differs(claimed, counted, complete_)) return;
     ++tally.wrong;
     f.claimed = claimed;
     f.counted = counted;
@@ -78,7 +76,7 @@ class PlaceJudge {
       ++judgement_.blocks.claims;
       if (b.unsure) continue;
       auto& sum = sums[b.begin];
-      sum.first += b.count;
+      sum.first = claims::joined(sum.first, b.count);
       if (sum.second == 0) sum.second = b.record;
     }
     for (const auto& [place, sum] : sums) {
@@ -161,7 +159,7 @@ class PlaceJudge {
     for (const claims::EdgeClaim& e : claims_.edges) {
       ++judgement_.edges.claims;
       Sum& sum = sums[{e.from, e.to, e.role}];
-      sum.count += e.count;
+      sum.count = claims::joined(sum.count, e.count);
       if (sum.first == nullptr) sum.first = &e;
     }
     for (const auto& [key, sum] : sums) {
@@ -196,7 +194,7 @@ class PlaceJudge {
     for (const claims::InstructionClaim& i : claims_.instructions) {
       ++judgement_.instructions.claims;
       auto& sum = sums[i.at];
-      sum.first += i.count;
+      sum.first = claims::joined(sum.first, i.count);
       if (sum.second == 0) sum.second = i.record;
     }
     uint64_t repeated = 0;
@@ -229,7 +227,7 @@ class PlaceJudge {
     for (const claims::ProcedureClaim& p : claims_.procedures) {
       if (p.unsure || p.entry.module >= claims_.modules.size()) continue;
       const auto [it, is_new] = sums.try_emplace(p.entry, p);
-      if (!is_new) it->second.count += p.count;
+      if (!is_new) it->second.count = claims::joined(it->second.count, p.count);
     }
     std::vector<claims::ProcedureClaim> result;
     for (auto& [place, sum] : sums) result.push_back(std::move(sum));
@@ -329,7 +327,7 @@ class PlaceJudge {
     std::map<SourceLine, LineSum> sums;
     for (const claims::LineClaim& claim : claims_.lines) {
       LineSum& sum = sums[{source_key(claim.file), claim.line}];
-      sum.count += claim.count;
+      sum.count = claims::joined(sum.count, claim.count);
       sum.mixed = sum.mixed || claim.mixed;
       if (sum.first == nullptr) sum.first = &claim;
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "claims/claims.h"
+#include "claims/counts.h"
 #include "verify/code.h"
 
 namespace tally::verify {
@@ -53,6 +54,11 @@ struct Finding {
   LinkAddr to_address;
   std::string to_module;
 };
+
+// Where the run was cut off, the program has not done yet what it lacks; but no count is negative.
+inline bool differs(uint64_t claimed, uint64_t counted, bool complete) {
+  return complete ? claimed != counted : counted > claimed || claims::is_impossible(claimed);
+}
 
 struct Tally {
   uint64_t claims = 0;  // of this kind in the profile
