@@ -303,6 +303,10 @@ const char* to_string(Reason reason) {
       return "profiler's own I/O";
     case Reason::kStructure:
       return "structure";
+    case Reason::kScheduling:
+      return "scheduling";
+    case Reason::kUnexplained:
+      return "unexplained";
   }
   return "?";
 }

@@ -30,9 +30,11 @@ const char* to_string(FindingKind kind);
 enum class Reason : uint8_t {
   kWrong,             // two runs agree, and the profile says something else
   kNondeterministic,  // differs from run to run by itself
+  kScheduling,        // runs agree, but may differ: the code depends on other threads
   kEnvironment,       // of code that depends on the environment, which is not that of the profile
   kOwnOutput,         // of code that the profiler itself runs, to write what it counted
   kStructure,         // the profile's blocks are not the program's
+  kUnexplained,       // one run says something else, and there was no second one
 };
 const char* to_string(Reason reason);
 

@@ -33,8 +33,8 @@ TEST(Counts, GcovDocumentsOfOneLine) {
     return R"({"gcc_version": "12.2.0", "files": [{"file": "a.c", "functions": [{"name": "f", )"
            R"("execution_count": )" +
            count +
-           R"(, "start_line": 1, "blocks": 2, "blocks_executed": 2}], "lines": [{"line_number": 1, )"
-           R"("function_name": "f", "count": )" +
+           R"(, "start_line": 1, "blocks": 2, "blocks_executed": 2}], )"
+           R"("lines": [{"line_number": 1, "function_name": "f", "count": )" +
            count + R"(, "branches": []}]}]})";
   };
   const std::string path = folder.file("two.json");

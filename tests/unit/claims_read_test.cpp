@@ -208,6 +208,14 @@ TEST_F(ReadClaims, LlvmSamples) {
   expect_error("[main:1 @ f]:30:1\n 1: 1\n", {":1:", "context"});
 }
 
+// Binary forms are named, with the command that makes them readable.
+TEST_F(ReadClaims, BinaryForms) {
+  expect_error("\x84\xe4\xd0\xb1\xf4\xc9\x94\xa8\x53\x67", {"--sample --text"});
+  expect_error("\xff\xe5\xd0\xb1\xf4\xc9\x94\xa8\x53\x67", {"--sample --text"});
+  expect_error("\xfflprofi\x81 more", {"llvm-cov export"});
+  expect_error("PERFILE2h", {"perf script"});
+}
+
 // What perf printed on Debian 12 (perf 6.1), with the path replaced by that of this program.
 TEST_F(ReadClaims, PerfScript) {
   const auto image = elf::Image::open(program_);
