@@ -297,7 +297,7 @@ class PlaceJudge {
   }
 
   void procedures() {
-    judgement_.procedures.claims = claims_.procedures.size();
+    judgement_.procedures.claims += claims_.procedures.size();
     if (claims_.form == Form::kTally) return;  // judged block by block
     for (const claims::ProcedureClaim& p : summed_procedures()) {
       const TruthModule* module = module_of(p.entry);
