@@ -3,9 +3,9 @@
 
 The programs are Debian's sources (apt-get source, into bench/.work/findings; lists of its own, the
 system's are not touched), built here without their makefiles: bzip2, lua, lz4, and with threads
-pbzip2 and zstd.  The profilers are gcov, Clang's coverage, BOLT's instrumentation, callgrind, perf, and
-LLVM's sample profiles.  Each profile is made of the program as the tool wants it built; Tally runs
-the same sources built with the same compiler and optimization and without the tool.
+pbzip2 and zstd.  The profilers are gcov, Clang's coverage, BOLT's instrumentation, callgrind and
+perf.  Each profile is made of the program as the tool wants it built; Tally runs the same sources
+built with the same compiler and optimization and without the tool.
 
   findings.py [--tally=PATH] [--program=NAME,...] [--tool=NAME,...] [--findings=N] [--rebuild]
 
