@@ -88,7 +88,10 @@ Scheduling::Scheduling(const Truth& truth, const Judgement& judgement) : truth_(
     mark_by_instructions(path, module);
     mark_by_calls(path, module);
   }
+  std::set<Procedure> lockers;
+  for (const auto& [procedure, why] : why_) lockers.insert(procedure);
   mark_callers();
+  mark_under_locks(lockers);
   mark_called(judgement);
 }
 
@@ -192,6 +195,15 @@ void Scheduling::mark_callers() {
                                     ? why
                                     : fmt::format("calls {}, which {}", name_of(marked), why);
       if (mark(caller, words)) work.push_back(caller);
+    }
+  }
+}
+
+void Scheduling::mark_under_locks(const std::set<Procedure>& lockers) {
+  for (const auto& [called, callers] : callers_) {
+    for (const Procedure& caller : callers) {
+      if (!lockers.contains(caller)) continue;
+      mark(called, fmt::format("is called by {}, which {}", name_of(caller), why_.at(caller)));
     }
   }
 }

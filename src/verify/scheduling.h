@@ -11,13 +11,15 @@
 //   it went round a loop that does nothing but look at memory;
 //   it called what waits for other threads or makes them, by name (pthread_mutex_lock, sem_wait);
 //   it called a marked procedure of its own module;
-//   it was itself called by a marked one, another number of times than claimed.
+//   it was called by one that did any of the first three itself (which may have held a lock for
+//   it); it was called by a marked one, another number of times than claimed.
 //
-// The last rule follows differences, not calls: what a worker computes from its input is called by
-// the loop that waits for input, but as often whoever takes the lock first.
+// The last rule follows differences, not calls: what a worker computes from its input lies below
+// the loop that waits for input, but is executed as often whoever takes the lock first.
 //
-// Not seen: memory that threads share without any of these, looked at once (a race); whoever reads
-// it can be called wrong.  What the marks rest on is executed code, not the whole of the program.
+// Not seen: memory that threads share without any of these, looked at once (a race), or two calls
+// below who holds the lock; whoever reads it can be called wrong.  What the marks rest on is
+// executed code, not the whole of the program.
 #pragma once
 
 #include <map>
@@ -50,6 +52,7 @@ class Scheduling {
   bool only_looks_at_memory(const TruthModule& module, uint64_t begin, uint64_t branch) const;
   void mark_by_calls(const std::string& path, const TruthModule& module);
   void mark_callers();
+  void mark_under_locks(const std::set<Procedure>& lockers);
   void mark_called(const Judgement& judgement);
   bool mark(const Procedure& procedure, const std::string& why) {
     return why_.try_emplace(procedure, why).second;

@@ -252,7 +252,7 @@ def by_chance():
         return [(f["reason"], f["evidence"]) for f in verdict["findings"]]
 
     for engine in ("trap", "translate"):
-        for procedure in ("take", "watch", "thread", "main"):
+        for procedure in ("take", "watch", "thread", "job", "main"):
             for edge in within(procedure)[:2] if engine == "trap" else within(procedure)[:1]:
                 got = reasons(f"rarely-{procedure}-{engine}", edge, "--engine=" + engine)
                 expect([r for r, _ in got] == ["scheduling"] and "6 runs agree, but" in got[0][1],

@@ -27,10 +27,15 @@ __attribute__((noinline)) static void watch(void) {
   }
 }
 
+// Called with the lock held: it might look at what the lock protects.
+__attribute__((noinline)) static long job(long n) {
+  return work(n) + work(n / 2);
+}
+
 static void *thread(void *unused) {
   watch();
   take();
-  result += work(100);
+  result += job(100);
   pthread_mutex_unlock(&lock);
   return unused;
 }
@@ -41,7 +46,7 @@ int main(void) {
   pthread_create(&other, 0, thread, 0);
   pthread_join(other, 0);
   take();
-  result += work(50);
+  result += job(50);
   pthread_mutex_unlock(&lock);
   printf("%ld %ld\n", result, collisions);
   return 0;
