@@ -3,9 +3,9 @@
 
 The programs are Debian's sources (apt-get source, into bench/.work/findings; lists of its own, the
 system's are not touched), built here without their makefiles: bzip2, lua, lz4, and with threads
-pbzip2.  The profilers are gcov, Clang's coverage, BOLT's instrumentation, callgrind, perf, and
-LLVM's sample profiles.  Each profile is made of the program as the tool wants it built; Tally runs
-the same sources built with the same compiler and optimization and without the tool.
+pbzip2 and zstd.  The profilers are gcov, Clang's coverage, BOLT's instrumentation, callgrind and
+perf.  Each profile is made of the program as the tool wants it built; Tally runs the same sources
+built with the same compiler and optimization and without the tool.
 
   findings.py [--tally=PATH] [--program=NAME,...] [--tool=NAME,...] [--findings=N] [--rebuild]
 
@@ -27,7 +27,8 @@ import inputs
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORK = HERE / ".work" / "findings"
-CLASSES = ("wrong", "nondeterministic", "environment", "profiler's own I/O", "structure")
+CLASSES = ("wrong", "scheduling", "nondeterministic", "environment", "profiler's own I/O",
+           "structure", "unexplained")
 
 # Errors go through longjmp, coroutines through threads of Lua's own; deep recursion; a child.
 LUA_SCRIPT = """
@@ -78,6 +79,16 @@ PROGRAMS = {
         ("-D_FILE_OFFSET_BITS=64", "-DUSE_STACKSIZE_CUSTOMIZATION", "-I{sources}/bzip2",
          "-Wno-reserved-user-defined-literal"),
         ("-pthread",), cxx=True),
+    # A pool of threads for blocks, others for reading and writing.
+    "zstd": Program("libzstd",
+                    tuple(f"libzstd/lib/{n}/*.c" for n in ("common", "compress", "decompress"))
+                    + tuple(f"libzstd/programs/{n}.c" for n in ("zstdcli", "util", "timefn",
+                                                                "fileio", "fileio_asyncio")),
+                    ("-T2", "-1", "-q", "-k", "-c", "{text}"),
+                    ("-DZSTD_MULTITHREAD", "-DZSTD_DISABLE_ASM", "-DXXH_NAMESPACE=ZSTD_",
+                     "-DZSTD_NOBENCH", "-DZSTD_NODICT", "-DZSTD_NOTRACE", "-DZSTD_LEGACY_SUPPORT=0",
+                     "-DBACKTRACE_ENABLE=0", "-I{sources}/libzstd/lib",
+                     "-I{sources}/libzstd/lib/common"), ("-pthread",)),
     "lz4": Program("lz4", ("lz4/lib/*.c", "lz4/programs/*.c"), ("-3", "-k", "-c", "{text}"),
                    ("-DXXH_NAMESPACE=LZ4_", "-I{sources}/lz4/lib"), but=("lz4_fuzzer.c",)),
 }
@@ -292,7 +303,8 @@ def make_inputs():
     # What Debian's packaging of lua generates.
     (WORK / "lua5.4-deb-multiarch.h").write_text(
         '#define DEB_HOST_MULTIARCH "x86_64-linux-gnu"\n')
-    for name, size_bytes in (("bzip2", 500_000), ("pbzip2", 1_500_000), ("lz4", 1_000_000)):
+    for name, size_bytes in (("bzip2", 500_000), ("pbzip2", 1_500_000), ("lz4", 1_000_000),
+                             ("zstd", 6_000_000)):
         path = WORK / f"text-{name}"
         if not path.exists():
             inputs.make_text(path, size_bytes)

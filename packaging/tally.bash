@@ -91,7 +91,7 @@ _tally() {
       [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
     verify)
       options="--profile= --profile-format= --engine= --budget= --overlap-min= --format= --output="
-      options+=" --run= --children= --top= --once --no-ahead --help --" ;;
+      options+=" --run= --children= --top= --once --runs= --no-ahead --help --" ;;
     check) options="--format= --profile-format= --program= --run= --top= --help" ;;
     doctor) options="--format= --help" ;;
     *)

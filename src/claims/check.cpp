@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "claims/counts.h"
 #include "claims/equations.h"
 
 namespace tally::claims {
@@ -14,13 +15,10 @@ constexpr std::array<const char*, kFaultKinds> kNames = {
     "off-by-one",   "flow",        "not-code",      "inside-instruction", "not-a-branch",
     "wrong-target", "bad-block",   "total"};
 
-// What no program executes in its life: above it the number was negative or has overflowed.
-constexpr uint64_t kCountMax = (uint64_t{1} << 63) - 1;
-
 template <class List, class PlaceOf>
 void check_list(Inspection& inspection, const List& list, RecordKind kind, PlaceOf place_of) {
   for (const auto& claim : list) {
-    if (claim.count <= kCountMax) continue;
+    if (!is_impossible(claim.count)) continue;
     inspection.find(
         {.kind = FaultKind::kImpossible,
          .place = place_of(claim),
@@ -91,7 +89,7 @@ void check_numbers(Inspection& inspection) {
   check_list(inspection, claims.procedures, RecordKind::kProcedure,
              [](const ProcedureClaim& claim) { return claim.entry; });
   for (const LineClaim& line : claims.lines) {
-    if (line.count <= kCountMax) continue;
+    if (!is_impossible(line.count)) continue;
     inspection.find({.kind = FaultKind::kImpossible,
                      .place = {Place::kNowhere, {}},
                      .where = fmt::format("{}:{} {}", line.file, line.line, line.function),

@@ -147,6 +147,10 @@ struct AbnormalClaim {
   uint64_t entered = 0;
   uint64_t left = 0;
   uint64_t behind_call = 0;  // of `entered`: what began behind the call that ends the block
+  Record record = 0;
+  // Where `left` went, if the profile says so ("fork@PLT", "[unknown]"); empty: this is no such
+  // record.
+  std::string target = {};
 };
 
 struct Claims {

@@ -45,6 +45,7 @@ struct Node {
   bool returns = false;
   bool unsure = false;
   bool claimed = false;  // there is a claim about this address itself
+  bool landing_pad = false;
 };
 
 // How a block ends: its last instruction.

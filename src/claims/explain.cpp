@@ -430,7 +430,10 @@ class Explainer {
               "a single execution where a run may begin or end");
       return;
     }
-    say_gap(FaultKind::kFlow, gap, gap.count, implied_count(gap), "");
+    const bool lands = node != nodes_.end() && node->second.landing_pad && gap.in > 0;
+    say_gap(FaultKind::kFlow, gap, gap.count, implied_count(gap),
+            lands ? "exceptions land here only from calls that it covers and that did not come back"
+                  : "");
   }
 
   static Wide implied_count(const Gap& gap) {

@@ -155,13 +155,14 @@ class Reader {
       return Ok{};
     }
     ++elsewhere_;
-    if (from.symbol && count != 0) {
+    if (from.symbol) {
       TRY_ASSIGN(const Place at, place_of(from));
-      claims_.abnormal.push_back({.block = at, .left = count});
+      claims_.abnormal.push_back(
+          {.block = at, .left = count, .record = lines_.number(), .target = to.name});
     }
     if (!to.symbol) return Ok{};
     TRY_ASSIGN(const Place entry, place_of(to));
-    claims_.abnormal.push_back({.block = entry, .entered = count});
+    claims_.abnormal.push_back({.block = entry, .entered = count, .record = lines_.number()});
     return Ok{};
   }
 

@@ -20,6 +20,7 @@
 #include <map>
 #include <tuple>
 
+#include "claims/counts.h"
 #include "claims/json.h"
 #include "claims/names.h"
 
@@ -114,7 +115,8 @@ class Reader {
     if (is_new) {
       claims_.procedures.push_back(std::move(claim));
     } else {
-      claims_.procedures[known->second].count += claim.count;
+      uint64_t& count = claims_.procedures[known->second].count;
+      count = joined(count, claim.count);
     }
     return Ok{};
   }
@@ -131,7 +133,8 @@ class Reader {
     if (is_new) {
       claims_.lines.push_back(std::move(claim));
     } else {
-      claims_.lines[known->second].count += claim.count;
+      uint64_t& count = claims_.lines[known->second].count;
+      count = joined(count, claim.count);
     }
     return Ok{};
   }
@@ -165,7 +168,7 @@ class Reader {
   Claims claims_;
   uint64_t negative_ = 0;
   // An inline function of a header is in the document of each object file that has it, with the
-  // counts in any of them: they are summed.  Negative ones wrap as they should.
+  // counts in any of them: they are summed.  One that is negative anywhere stays so.
   std::map<std::pair<std::string, std::string>, size_t> functions_;
   std::map<std::tuple<std::string, std::string, uint32_t>, size_t> lines_;
   std::shared_ptr<elf::Image> image_;

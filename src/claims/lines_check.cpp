@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "claims/counts.h"
 #include "claims/equations.h"
 
 namespace tally::claims {
@@ -36,7 +37,7 @@ void fault(Inspection& inspection, FaultKind kind, const ProcedureClaim& procedu
 
 void check_function(Inspection& inspection, const ProcedureClaim& procedure,
                     const Function& function) {
-  if (procedure.count > INT64_MAX) return;  // said as impossible
+  if (is_impossible(procedure.count)) return;  // said as impossible
   ++inspection.report.equations;
   if (procedure.count == 0 && function.most > 0) {
     return fault(inspection, FaultKind::kEntries, procedure, 0, function.most,
@@ -74,7 +75,7 @@ void check_lines(Inspection& inspection) {
     begins.emplace(key_of(procedure.file, procedure.name), procedure.line);
   }
   for (const LineClaim& line : claims.lines) {
-    if (line.count > INT64_MAX) continue;  // said as impossible
+    if (is_impossible(line.count)) continue;  // said as impossible
     const std::string key = key_of(line.file, line.function);
     Function& function = functions[key];
     ++function.lines;

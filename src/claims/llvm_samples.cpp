@@ -9,7 +9,8 @@
 //      !CFGChecksum: 5        metadata: skipped
 //
 // Samples say how a total is distributed, so they are shares.  Line numbers count from the first
-// line of the function.  Context-sensitive profiles ("[main:3 @ fib]:5:1") are refused by name.
+// line of the function.  Of a context-sensitive profile ("[main:3 @ fib]:5:1", fib as called from
+// line 3 of main) each context is a claim about its innermost function.
 #include "claims/names.h"
 #include "claims/reader.h"
 
@@ -52,11 +53,6 @@ class Reader {
 
   Status read_function(std::string_view line) {
     close(0);
-    if (line.starts_with('[')) {
-      return lines_.error(
-          "a context-sensitive profile; flatten it with `llvm-profdata merge "
-          "--sample --text --gen-partial-profile` or make one without contexts");
-    }
     const size_t last = line.rfind(':');
     const size_t middle = last == std::string_view::npos || last == 0 ? std::string_view::npos
                                                                       : line.rfind(':', last - 1);
@@ -64,7 +60,7 @@ class Reader {
       return lines_.error("{}: a function's line is NAME:SAMPLES:ENTRIES", quoted(line));
     }
     ProcedureClaim claim{.entry = {Place::kNowhere, {}}, .record = lines_.number()};
-    claim.name = std::string(line.substr(0, middle));
+    claim.name = std::string(innermost(line.substr(0, middle)));
     TRY_ASSIGN(claim.count,
                lines_.decimal(line.substr(middle + 1, last - middle - 1), "a function's samples"));
     TRY(lines_.decimal(line.substr(last + 1), "the samples at its entry"));
@@ -75,6 +71,14 @@ class Reader {
     open_.push_back({0, claim.name, claim.count, 0, claim.record});
     claims_.procedures.push_back(std::move(claim));
     return Ok{};
+  }
+
+  // "fib" of "fib" and of "[main:3 @ fib]".
+  static std::string_view innermost(std::string_view name) {
+    if (!name.starts_with('[') || !name.ends_with(']')) return name;
+    name = name.substr(1, name.size() - 2);
+    const size_t at = name.rfind(" @ ");
+    return at == std::string_view::npos ? name : name.substr(at + 3);
   }
 
   Status read_body(size_t indent, std::string_view line) {

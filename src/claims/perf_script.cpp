@@ -178,7 +178,8 @@ class Reader {
     if (is_new) {
       auto image = elf::Image::open(path);
       images_.push_back(image ? std::move(*image) : nullptr);
-      names_.push_back(image ? std::make_unique<SymbolNames>(*images_.back()) : nullptr);
+      const elf::Image* opened = images_.back().get();
+      names_.push_back(opened ? std::make_unique<SymbolNames>(*opened) : nullptr);
       claims_.modules.push_back(
           {.path = path, .build_id = images_.back() ? images_.back()->build_id() : std::string()});
       samples_.push_back(0);

@@ -33,7 +33,32 @@ const FormEntry& entry_of(Form form) {
                        [form](const FormEntry& entry) { return entry.form == form; });
 }
 
-Error unrecognised(const std::string& path) {
+// LLVM's sample profiles in binary begin with "SPROF42" and a byte for the kind, as one LEB128.
+bool is_binary_samples(std::string_view text) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < 10 && i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    value |= uint64_t{byte & 0x7fU} << (7 * i);
+    if ((byte & 0x80) == 0) break;
+  }
+  return value >> 8 == 0x5350524f463432;
+}
+
+// What can be made readable.
+const char* conversion_of(std::string_view text) {
+  if (is_binary_samples(text)) return "llvm-profdata merge --sample --text -o TEXT";
+  if (text.starts_with("\x81rforpl\xff") || text.starts_with("\xfflprofr\x81") ||
+      text.starts_with("\xfflprofi\x81")) {
+    return "llvm-profdata merge -o MERGED, and llvm-cov export PROGRAM -instr-profile=MERGED of";
+  }
+  if (text.starts_with("PERFILE2")) return "perf script --show-mmap-events -i";
+  return nullptr;
+}
+
+Error unrecognised(const std::string& path, std::string_view text) {
+  if (const char* conversion = conversion_of(text)) {
+    return make_error("{}: a binary form; give what `{} {}` makes of it", path, conversion, path);
+  }
   std::string names;
   for (const FormEntry& entry : kForms)
     names += std::string(names.empty() ? "" : ", ") + entry.name;
@@ -131,7 +156,7 @@ Result<Claims> read_claims(const std::string& path, const ReadOptions& options) 
     text = unpacked;
   }
   const std::optional<Form> form = options.form ? options.form : recognise(text);
-  if (!form) return unrecognised(path);
+  if (!form) return unrecognised(path, text);
   TRY_ASSIGN(Claims claims, entry_of(*form).read(Source{path, text, options}));
   TRY(check_program(claims));
   if (claims_nothing(claims)) {

@@ -33,6 +33,7 @@ struct Options {
   size_t top = 30;
   bool no_ahead = false;
   bool once = false;
+  unsigned runs = verify::VerifyOptions().runs_with_threads;
   double overlap_min = 0.5;
   std::string budget;
 };
@@ -98,7 +99,6 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
   outcome.exited = WIFEXITED(status);
   outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  outcome.processes = outcome.threads = 1;
   if (access(file.c_str(), R_OK) != 0) return make_error("the translated run left no profile");
   return file;
 }
@@ -153,6 +153,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify::VerifyOptions verify_options;
   verify_options.watch.command = command;
   verify_options.second_run = !options.once;
+  verify_options.runs_with_threads = options.runs;
   verify_options.overlap_min = options.overlap_min;
   verify_options.watch.follow_children = options.children == "follow";
   verify_options.watch.ahead = !options.no_ahead;
@@ -221,6 +222,11 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_option("--top", options->top, "How many findings to list")->capture_default_str();
   sub->add_flag("--once", options->once,
                 "Never run the program a second time (which tells what differs by itself)");
+  sub->add_option("--runs", options->runs,
+                  "How often a program with threads is run, at most, until a count that differs is "
+                  "called wrong")
+      ->check(CLI::Range(2U, 1000U))
+      ->capture_default_str();
   sub->add_flag("--no-ahead", options->no_ahead,
                 "Let the processor execute everything but branches");
   sub->footer(

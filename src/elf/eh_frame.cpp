@@ -7,88 +7,10 @@
 #include <unordered_map>
 
 #include "base/bytes.h"
+#include "elf/eh_pointer.h"
 
 namespace tally::elf {
 namespace {
-
-// Pointer encodings: the low four bits are the format, the next three what it is relative to
-// (Linux Standard Base, "DWARF exception header encoding").
-constexpr uint8_t kOmit = 0xff;
-constexpr uint8_t kFormatMask = 0x0f;
-constexpr uint8_t kRelativeMask = 0x70;
-constexpr uint8_t kIndirect = 0x80;
-enum Format : uint8_t {
-  kAbsolute = 0x0,
-  kUleb = 0x1,
-  kUdata2 = 0x2,
-  kUdata4 = 0x3,
-  kUdata8 = 0x4,
-  kSleb = 0x9,
-  kSdata2 = 0xa,
-  kSdata4 = 0xb,
-  kSdata8 = 0xc,
-};
-enum Relative : uint8_t { kNotRelative = 0x00, kPcRelative = 0x10, kDataRelative = 0x30 };
-
-std::optional<uint64_t> read_format(ByteReader& reader, uint8_t encoding) {
-  uint64_t value = 0;
-  switch (encoding & kFormatMask) {
-    case kAbsolute:
-    case kUdata8:
-      value = reader.u64();
-      break;
-    case kUleb:
-      value = reader.uleb();
-      break;
-    case kUdata2:
-      value = reader.u16();
-      break;
-    case kUdata4:
-      value = reader.u32();
-      break;
-    case kSleb:
-      value = static_cast<uint64_t>(reader.sleb());
-      break;
-    case kSdata2:
-      value = static_cast<uint64_t>(int64_t{reader.s16()});
-      break;
-    case kSdata4:
-      value = static_cast<uint64_t>(int64_t{reader.s32()});
-      break;
-    case kSdata8:
-      value = static_cast<uint64_t>(reader.s64());
-      break;
-    default:
-      return std::nullopt;
-  }
-  if (!reader.ok()) return std::nullopt;
-  return value;
-}
-
-// What encoded pointers are relative to.
-struct Bases {
-  uint64_t reader_begin = 0;  // address of the reader's byte 0, for pc-relative ones
-  uint64_t data = 0;          // for data-relative ones
-};
-
-std::optional<uint64_t> read_pointer(ByteReader& reader, uint8_t encoding, const Bases& bases) {
-  if (encoding == kOmit || (encoding & kIndirect) != 0) return std::nullopt;
-  const uint64_t field = bases.reader_begin + reader.position();
-  const std::optional<uint64_t> value = read_format(reader, encoding);
-  if (!value) return std::nullopt;
-  // A zero means "no address" whatever it is relative to: the linker dropped the procedure.
-  if (*value == 0) return std::nullopt;
-  switch (encoding & kRelativeMask) {
-    case kNotRelative:
-      return *value;
-    case kPcRelative:
-      return field + *value;
-    case kDataRelative:
-      return bases.data + *value;
-    default:
-      return std::nullopt;
-  }
-}
 
 struct EhFrame {
   LinkAddr address;
@@ -104,7 +26,7 @@ std::optional<EhFrame> find_by_header(const Layout& layout) {
   const uint8_t pointer_encoding = reader.u8();
   reader.skip(2);  // encodings of the search table, which libdw reads
   if (!reader.ok() || version != 1) return std::nullopt;
-  const Bases bases{.reader_begin = header.address.value(), .data = header.address.value()};
+  const PointerBases bases{.reader_begin = header.address.value(), .data = header.address.value()};
   const auto address = read_pointer(reader, pointer_encoding, bases);
   if (!address) return std::nullopt;
   const auto bytes = layout.bytes_at(LinkAddr(*address));
@@ -120,12 +42,19 @@ std::optional<EhFrame> find_eh_frame(const Layout& layout) {
   return find_by_header(layout);
 }
 
+// What a CIE says of its FDEs.
+struct Cie {
+  uint8_t addresses = kPointerAbsolute;  // encoding of an FDE's range
+  bool has_data = false;                 // augmentation data follow the range
+  uint8_t exception_table = kPointerOmitted;
+};
+
 class EhFrameReader {
  public:
   EhFrameReader(const Layout& layout, const EhFrame& eh_frame)
       : layout_(layout), eh_frame_(eh_frame), data_base_(global_offset_table(layout)) {}
 
-  std::vector<LinkRange> read() {
+  std::vector<FrameDescription> read() {
     ByteReader reader(eh_frame_.bytes);
     while (reader.ok() && !reader.at_end()) {
       const size_t record_offset = reader.position();
@@ -140,7 +69,7 @@ class EhFrameReader {
       if (!reader.ok()) break;
       add_record(record_offset, body_offset, body_offset + length);
     }
-    return std::move(ranges_);
+    return std::move(frames_);
   }
 
  private:
@@ -165,24 +94,24 @@ class EhFrameReader {
     const uint32_t cie_distance = reader.u32();
     if (!reader.ok()) return;
     if (cie_distance == 0) {
-      encodings_.emplace(record_offset, read_cie(reader));
+      cies_.emplace(record_offset, read_cie(reader));
       return;
     }
     if (cie_distance > body_offset) return;
-    const auto encoding = fde_encoding(body_offset - cie_distance);
-    if (encoding) add_fde(reader, *encoding);
+    const auto cie = cie_at(body_offset - cie_distance);
+    if (cie) add_fde(reader, *cie);
   }
 
   // CIEs stand before their FDEs as every linker writes them; others are read on demand.
-  std::optional<uint8_t> fde_encoding(size_t cie_offset) {
-    const auto known = encodings_.find(cie_offset);
-    if (known != encodings_.end()) return known->second;
-    const auto encoding = read_cie_at(cie_offset);
-    encodings_.emplace(cie_offset, encoding);
-    return encoding;
+  std::optional<Cie> cie_at(size_t offset) {
+    const auto known = cies_.find(offset);
+    if (known != cies_.end()) return known->second;
+    const auto cie = read_cie_at(offset);
+    cies_.emplace(offset, cie);
+    return cie;
   }
 
-  std::optional<uint8_t> read_cie_at(size_t offset) const {
+  std::optional<Cie> read_cie_at(size_t offset) const {
     ByteReader reader = reader_at(offset, eh_frame_.bytes.size());
     uint64_t length = reader.u32();
     if (length == kLongLength) length = reader.u64();
@@ -192,8 +121,8 @@ class EhFrameReader {
     return read_cie(reader);
   }
 
-  // The encoding of the FDEs' addresses; nullopt when the CIE makes no sense.
-  std::optional<uint8_t> read_cie(ByteReader reader) const {
+  // nullopt when the CIE makes no sense.
+  std::optional<Cie> read_cie(ByteReader reader) const {
     const uint8_t version = reader.u8();
     if (version != 1 && version != 3) return std::nullopt;
     const std::string_view augmentation = reader.cstring();
@@ -205,26 +134,25 @@ class EhFrameReader {
       reader.uleb();
     }
     if (!reader.ok()) return std::nullopt;
-    if (augmentation.empty()) return kAbsolute;
+    if (augmentation.empty()) return Cie{};
     if (augmentation.front() != 'z') return std::nullopt;  // "eh": GCC 2, before x86-64
     reader.uleb();                                         // size of the augmentation data
-    return encoding_in(augmentation.substr(1), reader);
+    return encodings_in(augmentation.substr(1), reader);
   }
 
-  static std::optional<uint8_t> encoding_in(std::string_view augmentation, ByteReader& reader) {
+  static std::optional<Cie> encodings_in(std::string_view augmentation, ByteReader& reader) {
+    Cie cie{.has_data = true};
     for (const char letter : augmentation) {
       switch (letter) {
-        case 'R': {
-          const uint8_t encoding = reader.u8();
-          if (!reader.ok()) return std::nullopt;
-          return encoding;
-        }
+        case 'R':
+          cie.addresses = reader.u8();
+          break;
         case 'P':
-          read_format(reader, reader.u8());
+          read_pointer_value(reader, reader.u8());
           break;  // personality routine
         case 'L':
-          reader.u8();
-          break;   // encoding of the LSDA pointer
+          cie.exception_table = reader.u8();
+          break;
         case 'S':  // signal frame
         case 'B':
           break;  // AArch64 pointer signing key
@@ -232,17 +160,23 @@ class EhFrameReader {
           return std::nullopt;
       }
     }
-    return kAbsolute;
+    return reader.ok() ? std::optional(cie) : std::nullopt;
   }
 
-  void add_fde(ByteReader& reader, uint8_t encoding) {
-    const Bases bases{.reader_begin = eh_frame_.address.value(), .data = data_base_};
-    const auto begin = read_pointer(reader, encoding, bases);
+  void add_fde(ByteReader& reader, const Cie& cie) {
+    const PointerBases bases{.reader_begin = eh_frame_.address.value(), .data = data_base_};
+    const auto begin = read_pointer(reader, cie.addresses, bases);
     if (!begin) return;
-    const auto size_bytes = read_format(reader, encoding);
+    const auto size_bytes = read_pointer_value(reader, cie.addresses);
     if (!size_bytes || *size_bytes == 0) return;
     if (!in_executable_segment(*begin, *size_bytes)) return;
-    ranges_.push_back({LinkAddr(*begin), LinkAddr(*begin + *size_bytes)});
+    FrameDescription frame{.range = {LinkAddr(*begin), LinkAddr(*begin + *size_bytes)}};
+    if (cie.has_data && cie.exception_table != kPointerOmitted) {
+      reader.uleb();  // size of the augmentation data
+      const auto table = read_pointer(reader, cie.exception_table, bases);
+      if (table) frame.exception_table = LinkAddr(*table);
+    }
+    frames_.push_back(frame);
   }
 
   bool in_executable_segment(uint64_t begin, uint64_t size_bytes) {
@@ -256,9 +190,9 @@ class EhFrameReader {
   const Layout& layout_;
   const EhFrame& eh_frame_;
   uint64_t data_base_;
-  std::unordered_map<size_t, std::optional<uint8_t>> encodings_;  // by offset of the CIE
+  std::unordered_map<size_t, std::optional<Cie>> cies_;  // by offset
   const Segment* last_segment_ = nullptr;
-  std::vector<LinkRange> ranges_;
+  std::vector<FrameDescription> frames_;
 };
 
 void sort_and_drop_overlaps(std::vector<LinkRange>& ranges) {
@@ -278,10 +212,15 @@ void sort_and_drop_overlaps(std::vector<LinkRange>& ranges) {
 
 }  // namespace
 
-std::vector<LinkRange> read_unwind_ranges(const Layout& layout) {
+std::vector<FrameDescription> read_frames(const Layout& layout) {
   const auto eh_frame = find_eh_frame(layout);
   if (!eh_frame) return {};
-  std::vector<LinkRange> ranges = EhFrameReader(layout, *eh_frame).read();
+  return EhFrameReader(layout, *eh_frame).read();
+}
+
+std::vector<LinkRange> read_unwind_ranges(const Layout& layout) {
+  std::vector<LinkRange> ranges;
+  for (const FrameDescription& frame : read_frames(layout)) ranges.push_back(frame.range);
   sort_and_drop_overlaps(ranges);
   return ranges;
 }

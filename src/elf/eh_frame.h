@@ -12,8 +12,8 @@
 // part of a procedure has its own, and glibc's __restore_rt begins one byte early so that
 // "return address minus one" finds it.
 //
-// Not handled: DW_EH_PE_funcrel and DW_EH_PE_aligned (no tool emits them for code addresses),
-// DW_EH_PE_indirect; such entries are left out.  The call frame instructions are libdw's business.
+// Not handled: pointers that eh_pointer.h does not read; such entries are left out.  The call frame
+// instructions are libdw's business.
 #pragma once
 
 #include <vector>
@@ -22,6 +22,13 @@
 #include "elf/layout.h"
 
 namespace tally::elf {
+
+struct FrameDescription {
+  LinkRange range = {};           // not empty, within one executable segment
+  LinkAddr exception_table = {};  // 0: none (exception_table.h)
+};
+// As the section has them.
+std::vector<FrameDescription> read_frames(const Layout& layout);
 
 // Sorted and disjoint: a range that begins inside an earlier one, lies outside the executable
 // segments or is empty is dropped.

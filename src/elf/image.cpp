@@ -14,6 +14,7 @@
 #include "elf/debug_file.h"
 #include "elf/dwarf_handles.h"
 #include "elf/eh_frame.h"
+#include "elf/exception_table.h"
 #include "elf/file_bytes.h"
 #include "elf/layout.h"
 #include "elf/symbols.h"
@@ -85,6 +86,8 @@ struct Image::Impl {
 
   std::once_flag unwind_once;
   std::vector<LinkRange> unwind_ranges;
+  std::once_flag exceptions_once;
+  ExceptionTables exceptions;
   std::once_flag debug_file_once;
   std::optional<DebugFile> debug_file;
   std::once_flag symbols_once;
@@ -161,6 +164,12 @@ std::optional<LinkRange> Image::unwind_range_at(LinkAddr address) const {
   const auto next = std::ranges::upper_bound(ranges, address, {}, &LinkRange::begin);
   if (next == ranges.begin() || !std::prev(next)->contains(address)) return std::nullopt;
   return *std::prev(next);
+}
+
+const ExceptionTables& Image::exception_tables() const {
+  std::call_once(impl_->exceptions_once,
+                 [this] { impl_->exceptions = read_exception_tables(impl_->layout); });
+  return impl_->exceptions;
 }
 
 const std::vector<Symbol>& Image::symbols() const {

@@ -48,6 +48,18 @@ struct Symbol {      // functions only (STT_FUNC, STT_GNU_IFUNC), defined ones
   bool global = false;  // not local to its source file
 };
 
+// A stretch of code, and where an exception arrives that leaves a call in it.
+struct CallSite {
+  LinkRange covered;
+  LinkAddr landing_pad;
+  LinkRange procedure;  // as .eh_frame has it
+};
+
+struct ExceptionTables {
+  std::vector<CallSite> call_sites;  // those with a landing pad, sorted by `covered.begin`
+  bool complete = true;              // every table was read to its end
+};
+
 struct SourceLine {
   std::string file;
   int line = 0;
@@ -91,6 +103,9 @@ class Image {
   const std::vector<LinkRange>& unwind_ranges() const;
   // The range that contains `address`.
   std::optional<LinkRange> unwind_range_at(LinkAddr address) const;
+
+  // Where exceptions land (exception_table.h), for all procedures that .eh_frame has a table of.
+  const ExceptionTables& exception_tables() const;
 
   // Function symbols sorted by address (then by preference: sized, global, shortest name).
   const std::vector<Symbol>& symbols() const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "claims/counts.h"
 #include "claims/read.h"
 
 namespace tally::verify {
@@ -36,11 +37,6 @@ void set_target(Finding& f, const Code& code, BlockId to) {
   f.to = code.describe(to);
   f.to_module = code.module(code.block(to).module).path;
   f.to_address = code.block(to).begin;
-}
-
-// A run that was cut off has not done yet what it lacks.
-bool differs(uint64_t claimed, uint64_t counted, bool complete) {
-  return complete ? claimed != counted : counted > claimed;
 }
 
 struct ClaimedEdge {
@@ -88,7 +84,8 @@ void EdgeChecker::judge(const claims::Claims& claims, const ClaimedBlocks& block
   for (const auto& [ends, count] : blocks.inner()) {
     const EdgeKey key{static_cast<BlockId>(ends >> 32), static_cast<BlockId>(ends),
                       role_for(EdgeRole::kFallthrough)};
-    claimed[key].count += count;
+    uint64_t& sum = claimed[key].count;
+    sum = claims::joined(sum, count);
   }
   for (const claims::EdgeClaim& e : claims.edges) {
     ++judgement.edges.claims;
@@ -111,7 +108,7 @@ void EdgeChecker::judge(const claims::Claims& claims, const ClaimedBlocks& block
       continue;
     }
     ClaimedEdge& c = claimed[{from, to, role_for(e.role)}];
-    c.count += e.count;
+    c.count = claims::joined(c.count, e.count);
     c.role = e.role;
     if (c.record == 0) c.record = e.record;
   }
@@ -181,7 +178,7 @@ void BlockChecker::judge(const claims::Claims& claims, const ClaimedBlocks& bloc
   for (const auto& [id, block_count] : blocks.counts()) {
     if (blocks.unsure(id)) continue;
     const bool first = blocks.by_first_instruction();
-    const uint64_t claimed = block_count + static_cast<uint64_t>(blocks.correction(id));
+    const uint64_t claimed = claims::corrected(block_count, blocks.correction(id));
     const uint64_t counted = first ? executed(id) : entered(id);
     ++judgement.blocks.judged;
     judgement.blocks.executions += counted;
@@ -235,7 +232,8 @@ void ProcedureChecker::judge(const claims::Claims& claims, const ClaimedBlocks& 
     if (code_.module(blocks.module_of(p.entry)).path == kGenerated) continue;
     const auto [it, fresh] = claimed.try_emplace(entry);
     ClaimedEdge& c = it->second;
-    c.count += p.count + (fresh ? static_cast<uint64_t>(blocks.correction(entry)) : 0);
+    const int64_t correction = fresh ? blocks.correction(entry) : 0;
+    c.count = claims::joined(c.count, claims::corrected(p.count, correction));
     if (c.record == 0) c.record = p.record;
   }
   std::unordered_map<BlockId, uint64_t> from_within;
@@ -305,6 +303,10 @@ const char* to_string(Reason reason) {
       return "profiler's own I/O";
     case Reason::kStructure:
       return "structure";
+    case Reason::kScheduling:
+      return "scheduling";
+    case Reason::kUnexplained:
+      return "unexplained";
   }
   return "?";
 }

@@ -1,4 +1,5 @@
 // The profile's blocks among those of the code.  See checkers.h.
+#include "claims/counts.h"
 #include "verify/checkers.h"
 
 namespace tally::verify {
@@ -12,7 +13,7 @@ ClaimedBlocks::ClaimedBlocks(Code& code, const claims::Claims& claims)
   }
   for (const claims::BlockClaim& b : claims.blocks) {
     const BlockId id = code.expect(code.module(module_of(b.begin)), b.begin.address);
-    counts_[id] += b.count;
+    counts_[id] = claims::joined(counts_[id], b.count);
     rows_.push_back({id, b.size_bytes, b.count});
     records_.try_emplace(id, b.record);
     procedures_.try_emplace(id, b.procedure);
@@ -48,16 +49,16 @@ void ClaimedBlocks::settle() {
   for (const auto& [first, size_bytes, entered] : rows_) {
     const LinkAddr end = code_.block(first).begin + size_bytes;
     const auto less = through_.find(first);
-    const uint64_t count =
-        entered + (less == through_.end() ? 0 : static_cast<uint64_t>(less->second));
+    const uint64_t count = claims::corrected(entered, less == through_.end() ? 0 : less->second);
     BlockId id = first;
     while (code_.block(id).how == BlockEnd::kFallthrough && code_.block(id).end < end) {
       const CodeBlock& part = code_.block(id);
       const BlockId next = code_.find(code_.module(part.module), part.end);
       if (next == kNoBlock) break;
       // Recorded even when nobody was claimed to have been there: the structure is known.
-      inner_[uint64_t{id} << 32 | next] += count;
-      counts_[next] += count;
+      uint64_t& inner = inner_[uint64_t{id} << 32 | next];
+      inner = claims::joined(inner, count);
+      counts_[next] = claims::joined(counts_[next], count);
       procedures_.try_emplace(next, procedures_[first]);
       records_.try_emplace(next, records_[first]);
       id = next;

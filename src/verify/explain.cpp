@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +18,7 @@
 
 #include "profile/digest.h"
 #include "profile/file.h"
+#include "verify/scheduling.h"
 
 namespace tally::verify {
 namespace {
@@ -73,6 +76,12 @@ class Elsewhere {
   std::thread drain_;
 };
 
+// A count that a run may confirm or not.  One that no run can have needs none, nor do shares.
+bool is_of_counts(const Finding& f) {
+  return f.kind != FindingKind::kShare && f.kind != FindingKind::kContradiction &&
+         !claims::is_impossible(f.claimed);
+}
+
 bool is_startup(const Finding& f) {
   return f.module.find("/ld-linux") != std::string::npos ||
          f.module.find("/ld.so") != std::string::npos ||
@@ -92,14 +101,18 @@ bool is_output(const std::string& name) {
   return false;
 }
 
-void compare_runs(const Verdict& second, Verdict& verdict) {
+// What another run counted; `runs` with this one.
+void compare_runs(const Verdict& another, size_t runs, Judgement& judgement) {
   std::map<Key, uint64_t> counted;
-  for (const Finding& f : second.judgement.findings) counted[key_of(f)] = f.counted;
-  for (Finding& f : verdict.judgement.findings) {
+  for (const Finding& f : another.judgement.findings) counted[key_of(f)] = f.counted;
+  for (Finding& f : judgement.findings) {
+    if (f.reason == Reason::kNondeterministic || !is_of_counts(f)) continue;
     const auto it = counted.find(key_of(f));
     const uint64_t other = it == counted.end() ? f.claimed : it->second;
     if (other == f.counted) {
-      if (f.reason == Reason::kWrong) f.evidence = "two runs agree";
+      if (f.reason == Reason::kWrong) {
+        f.evidence = runs == 2 ? "two runs agree" : fmt::format("{} runs agree", runs);
+      }
       continue;
     }
     f.reason = Reason::kNondeterministic;
@@ -115,9 +128,89 @@ void spread(Judgement& judgement) {
     if (known && f.reason == Reason::kNondeterministic) unsteady.insert({f.module, f.procedure});
   }
   for (Finding& f : judgement.findings) {
-    if (f.reason != Reason::kWrong || !unsteady.contains({f.module, f.procedure})) continue;
+    if (f.reason != Reason::kWrong || !is_of_counts(f)) continue;
+    if (!unsteady.contains({f.module, f.procedure})) continue;
     f.reason = Reason::kNondeterministic;
     f.evidence = "other counts of its procedure differ from run to run";
+  }
+}
+
+// No other processor time is left while this lives: threads of other programs are interrupted where
+// they would not be, and wait for each other longer or not at all.  The program cannot see it.
+class Load {
+ public:
+  Load() {
+    const unsigned processors = std::max(1U, std::thread::hardware_concurrency());
+    for (unsigned i = 0; i < 2 * processors; ++i) {
+      threads_.emplace_back([this] {
+        while (!over_.load(std::memory_order_relaxed)) {
+        }
+      });
+    }
+  }
+  ~Load() {
+    over_.store(true);
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Load(const Load&) = delete;
+  Load& operator=(const Load&) = delete;
+
+ private:
+  std::atomic<bool> over_{false};
+  std::vector<std::thread> threads_;
+};
+
+bool any_wrong(const Judgement& judgement) {
+  return std::any_of(judgement.findings.begin(), judgement.findings.end(), [](const Finding& f) {
+    return f.reason == Reason::kWrong && is_of_counts(f);
+  });
+}
+
+// Runs the program again, with threads as often as it takes, every other time under load.  Returns
+// why it could not.
+std::string run_again(const VerifyOptions& options, const StandardInput& input,
+                      const std::function<Result<Verdict>()>& again, Verdict& verdict) {
+  if (!options.second_run) return "it was not wanted";
+  if (!input.usable()) return "its input cannot be read twice";
+  const bool threads = verdict.truth != nullptr && !verdict.outcome.cold_only;
+  const size_t runs_max = threads ? std::max(2U, options.runs_with_threads) : 2;
+  for (size_t runs = 2; runs <= runs_max; ++runs) {
+    if (runs > 2 && !any_wrong(verdict.judgement)) break;
+    input.rewind();
+    const Elsewhere elsewhere;
+    if (!elsewhere.ok()) return "its output would be seen twice; send it to a file";
+    std::optional<Load> load;
+    if (runs > 2 && runs % 2 == 1) load.emplace();
+    const Result<Verdict> another = again();
+    if (!another) return another.error().message;
+    if (!another->outcome.complete) return "another run was not complete";
+    compare_runs(*another, runs, verdict.judgement);
+    spread(verdict.judgement);
+  }
+  return {};
+}
+
+// What several runs counted alike by chance.
+void settle_threads(Verdict& verdict) {
+  if (verdict.truth == nullptr) return;
+  const Scheduling scheduling(*verdict.truth, verdict.judgement);
+  for (Finding& f : verdict.judgement.findings) {
+    if (f.reason != Reason::kWrong || !is_of_counts(f)) continue;
+    const std::string why = scheduling.why(f);
+    if (why.empty()) {
+      f.evidence += ", and nothing that was executed in its procedure looks at other threads";
+      continue;
+    }
+    f.reason = Reason::kScheduling;
+    f.evidence += ", but " + why;
+  }
+}
+
+void set_unexplained(Judgement& judgement, const std::string& why) {
+  for (Finding& f : judgement.findings) {
+    if (f.reason != Reason::kWrong || !is_of_counts(f)) continue;
+    f.reason = Reason::kUnexplained;
+    f.evidence = "one run only: " + why;
   }
 }
 
@@ -174,24 +267,12 @@ std::string environment_difference(const claims::Claims& claims,
 void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
              const std::function<Result<Verdict>()>& again, Verdict& verdict) {
   Judgement& judgement = verdict.judgement;
-  if (judgement.findings.empty() || !verdict.outcome.complete) return;
-  std::string why_not;
-  if (!options.second_run) why_not = "it was not wanted";
-  if (why_not.empty() && !input.usable()) why_not = "its input cannot be read twice";
-  if (why_not.empty()) {
-    input.rewind();
-    const Elsewhere elsewhere;
-    if (elsewhere.ok()) {
-      const Result<Verdict> second = again();
-      if (second) {
-        compare_runs(*second, verdict);
-        spread(judgement);
-      }
-      if (!second) why_not = second.error().message;
-    } else {
-      why_not = "its output would be seen twice; send it to a file";
-    }
+  if (judgement.findings.empty()) return;
+  for (Finding& f : judgement.findings) {
+    if (claims::is_impossible(f.claimed)) f.evidence = "nothing is executed so often";
   }
+  const std::string why_not = verdict.outcome.complete ? run_again(options, input, again, verdict)
+                                                       : "the run is not complete";
   if (!why_not.empty()) {
     judgement.remarks.push_back("no second run to tell what differs by itself: " + why_not);
   }
@@ -205,6 +286,11 @@ void explain(const claims::Claims& claims, const VerifyOptions& options, const S
       f.reason = Reason::kEnvironment;
       f.evidence = environment;
     }
+  }
+  if (why_not.empty()) {
+    settle_threads(verdict);
+  } else {
+    set_unexplained(judgement, why_not);
   }
 }
 

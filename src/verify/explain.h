@@ -3,16 +3,19 @@
 // Problem.  Not every residue is the profiler's fault: programs depend on time and addresses, on
 // the environment, and some profilers count their own work.
 //
-// Idea.  Run the unmodified program once more in the same surroundings.  What differs between the
-// two runs is the program's own doing; the rest is attributed by what is known of the code in
-// question, with the evidence said.  Where nothing explains it, the profile is wrong.
+// Idea.  Run the unmodified program once more in the same surroundings, and one with threads a few
+// times more, every other time on a busy machine.  What differs between the runs is the program's
+// own doing; the rest is attributed by what is known of the code in question, with the evidence
+// said.  Where nothing explains it, the profile is wrong.
 //
 //   structure         said by the checker: the profile's blocks are not the program's
-//   nondeterministic  two runs of the unmodified program differ there
+//   nondeterministic  runs of the unmodified program differ there
 //   own I/O           of the procedures by which a profiler inside the program writes its counts,
 //                     and the profile has more than the run
 //   environment       in startup code, and the profile's environment is not this one
-//   wrong             all else
+//   scheduling        the runs agree, but the procedure looks at other threads (scheduling.h)
+//   wrong             all else: the runs agree, or the claim is impossible
+//   unexplained       all else, where the program was run once only
 #pragma once
 
 #include <functional>
@@ -40,7 +43,7 @@ class StandardInput {
 std::string environment_difference(const claims::Claims& claims,
                                    const std::vector<std::string>& command);
 
-// `again` judges a second run; not called when nothing is to be explained, or when the program's
+// `again` judges another run; not called when nothing is to be explained, or when the program's
 // input cannot be given to it twice.
 void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
              const std::function<Result<Verdict>()>& again, Verdict& verdict);

@@ -1,10 +1,10 @@
-// Comparing claims of any form with the truth, by address, line, or share.  See truth.h.
+// Comparing counts of any form with the truth, by address or line.  See truth.h.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
+#include "claims/counts.h"
 #include "claims/read.h"
 #include "verify/truth.h"
 
@@ -23,13 +23,11 @@ class PlaceJudge {
   PlaceJudge(const claims::Claims& claims, const Truth& truth, bool complete, Judgement& judgement)
       : claims_(claims), truth_(truth), complete_(complete), judgement_(judgement) {}
 
-  void run(double overlap_min) {
-    if (claims_.nature == claims::Nature::kShares) {
-      shares(overlap_min);
-      return;
-    }
+  void run() {
     blocks();
     edges();
+    entered_from_elsewhere();
+    left_for_elsewhere();
     instructions();
     procedures();
     lines();
@@ -41,9 +39,6 @@ class PlaceJudge {
   }
   const TruthModule* module_of(const claims::Place& place) const {
     return truth_.module(path_of(place));
-  }
-  bool differs(uint64_t claimed, uint64_t counted) const {
-    return complete_ ? claimed != counted : counted > claimed;
   }
 
   Finding finding(FindingKind kind, const claims::Place& at, RecordKind record_kind,
@@ -57,6 +52,7 @@ class PlaceJudge {
     const TruthModule* module = module_of(at);
     if (module != nullptr && module->image) {
       if (const elf::Symbol* symbol = module->image->symbol_at(at.address)) f.name = symbol->name;
+      if (const auto range = module->image->unwind_range_at(at.address)) f.procedure = range->begin;
     }
     return f;
   }
@@ -64,7 +60,7 @@ class PlaceJudge {
   void compare(Tally& tally, Finding&& f, uint64_t claimed, uint64_t counted) {
     ++tally.judged;
     tally.executions += counted;
-    if (!differs(claimed, counted)) return;
+    if (!differs(claimed, counted, complete_)) return;
     ++tally.wrong;
     f.claimed = claimed;
     f.counted = counted;
@@ -78,7 +74,7 @@ class PlaceJudge {
       ++judgement_.blocks.claims;
       if (b.unsure) continue;
       auto& sum = sums[b.begin];
-      sum.first += b.count;
+      sum.first = claims::joined(sum.first, b.count);
       if (sum.second == 0) sum.second = b.record;
     }
     for (const auto& [place, sum] : sums) {
@@ -161,7 +157,7 @@ class PlaceJudge {
     for (const claims::EdgeClaim& e : claims_.edges) {
       ++judgement_.edges.claims;
       Sum& sum = sums[{e.from, e.to, e.role}];
-      sum.count += e.count;
+      sum.count = claims::joined(sum.count, e.count);
       if (sum.first == nullptr) sum.first = &e;
     }
     for (const auto& [key, sum] : sums) {
@@ -191,12 +187,76 @@ class PlaceJudge {
     }
   }
 
+  // Entries whose callers the profile does not know: with those it knows they are all there were.
+  void entered_from_elsewhere() {
+    std::map<claims::Place, std::pair<uint64_t, claims::Record>> sums;
+    if (claims_.form != Form::kFdata) return;
+    for (const claims::AbnormalClaim& a : claims_.abnormal) {
+      if (!a.target.empty()) continue;
+      ++judgement_.procedures.claims;
+      auto& sum = sums[a.block];
+      sum.first = claims::joined(sum.first, a.entered);
+      sum.second = a.record;
+    }
+    for (const claims::EdgeClaim& e : claims_.edges) {
+      const auto sum = sums.find(e.to);
+      if (sum != sums.end()) sum->second.first = claims::joined(sum->second.first, e.count);
+    }
+    for (const auto& [place, sum] : sums) {
+      const TruthModule* module = module_of(place);
+      if (module == nullptr) continue;
+      const auto it = module->instructions.find(place.address.value());
+      compare(judgement_.procedures,
+              finding(FindingKind::kProcedureCount, place, RecordKind::kProcedure, sum.second),
+              sum.first,
+              it == module->instructions.end() ? 0 : static_cast<uint64_t>(it->second.count));
+    }
+  }
+
+  // Calls and jumps to what the profile has no address of: stubs of the linkage table, other
+  // modules.
+  void left_for_elsewhere() {
+    struct Sum {
+      uint64_t count = 0;
+      const claims::AbnormalClaim* first = nullptr;
+    };
+    std::map<claims::Place, Sum> sums;
+    if (claims_.form != Form::kFdata) return;
+    for (const claims::AbnormalClaim& a : claims_.abnormal) {
+      if (a.target.empty()) continue;
+      ++judgement_.edges.claims;
+      Sum& sum = sums[a.block];
+      sum.count = claims::joined(sum.count, a.left);
+      if (sum.first == nullptr) sum.first = &a;
+    }
+    std::map<claims::Place, std::set<claims::Place>> known;
+    for (const claims::EdgeClaim& e : claims_.edges) {
+      if (sums.contains(e.from)) known[e.from].insert(e.to);
+    }
+    for (const auto& [place, sum] : sums) {
+      const TruthModule* module = module_of(place);
+      if (module == nullptr) continue;
+      uint64_t counted = 0;
+      const auto edges = module->by_last.find(place.address.value());
+      if (edges != module->by_last.end()) {
+        for (const TruthEdge& t : edges->second) {
+          if (t.role != EdgeRole::kCall && t.role != EdgeRole::kBranch) continue;
+          const bool here = t.to_module == path_of(place);
+          if (!here || !known[place].contains({place.module, t.to})) counted += t.count;
+        }
+      }
+      Finding f = finding(FindingKind::kEdgeCount, place, RecordKind::kEdge, sum.first->record);
+      f.to = sum.first->target;
+      compare(judgement_.edges, std::move(f), sum.count, counted);
+    }
+  }
+
   void instructions() {
     std::map<claims::Place, std::pair<uint64_t, claims::Record>> sums;
     for (const claims::InstructionClaim& i : claims_.instructions) {
       ++judgement_.instructions.claims;
       auto& sum = sums[i.at];
-      sum.first += i.count;
+      sum.first = claims::joined(sum.first, i.count);
       if (sum.second == 0) sum.second = i.record;
     }
     uint64_t repeated = 0;
@@ -229,7 +289,7 @@ class PlaceJudge {
     for (const claims::ProcedureClaim& p : claims_.procedures) {
       if (p.unsure || p.entry.module >= claims_.modules.size()) continue;
       const auto [it, is_new] = sums.try_emplace(p.entry, p);
-      if (!is_new) it->second.count += p.count;
+      if (!is_new) it->second.count = claims::joined(it->second.count, p.count);
     }
     std::vector<claims::ProcedureClaim> result;
     for (auto& [place, sum] : sums) result.push_back(std::move(sum));
@@ -237,7 +297,7 @@ class PlaceJudge {
   }
 
   void procedures() {
-    judgement_.procedures.claims = claims_.procedures.size();
+    judgement_.procedures.claims += claims_.procedures.size();
     if (claims_.form == Form::kTally) return;  // judged block by block
     for (const claims::ProcedureClaim& p : summed_procedures()) {
       const TruthModule* module = module_of(p.entry);
@@ -270,6 +330,7 @@ class PlaceJudge {
     uint64_t stretches = 0;
     bool jumps_back = false;
     std::string module;
+    LinkAddr procedure;
     bool has_one_count() const { return counts.size() == 1 && stretches == 1 && !jumps_back; }
   };
   static bool is_jump_back(const TruthModule& module, uint64_t address) {
@@ -299,6 +360,10 @@ class PlaceJudge {
         if (before != key) ++line.stretches;
         line.jumps_back = only && is_jump_back(*module, address);
         line.module = m.path;
+        if (only) {
+          const auto range = module->image->unwind_range_at(LinkAddr(address));
+          line.procedure = range ? range->begin : LinkAddr();
+        }
         before = key;
       }
     }
@@ -329,7 +394,7 @@ class PlaceJudge {
     std::map<SourceLine, LineSum> sums;
     for (const claims::LineClaim& claim : claims_.lines) {
       LineSum& sum = sums[{source_key(claim.file), claim.line}];
-      sum.count += claim.count;
+      sum.count = claims::joined(sum.count, claim.count);
       sum.mixed = sum.mixed || claim.mixed;
       if (sum.first == nullptr) sum.first = &claim;
     }
@@ -354,6 +419,7 @@ class PlaceJudge {
       f.name = claim.function;
       f.module = it->second.module;
       f.address = LinkAddr(it->second.begin);
+      f.procedure = it->second.procedure;
       f.record = claims::describe_record(claims_.form, RecordKind::kLine, claim.record);
       compare(judgement_.lines, std::move(f), sum.count,
               static_cast<uint64_t>(*it->second.counts.begin()));
@@ -364,78 +430,6 @@ class PlaceJudge {
           "never reached",
           unclear));
     }
-  }
-
-  // ---- Shares: by procedure --------------------------------------------------------------------
-  using Shares = std::map<std::string, double>;
-
-  static std::string procedure_at(const TruthModule& module, LinkAddr address) {
-    if (!module.image) return "";
-    const elf::Symbol* symbol = module.image->symbol_at(address);
-    return symbol == nullptr ? fmt::format("{:#x}", address.value() & ~0xfffull) : symbol->name;
-  }
-
-  void shares(double overlap_min) {
-    Shares claimed;
-    Shares counted;
-    std::set<std::string> modules;
-    for (const claims::InstructionClaim& i : claims_.instructions) {
-      ++judgement_.instructions.claims;
-      const TruthModule* module = module_of(i.at);
-      if (module == nullptr) continue;
-      ++judgement_.instructions.judged;
-      modules.insert(path_of(i.at));
-      claimed[path_of(i.at) + ":" + procedure_at(*module, i.at.address)] +=
-          static_cast<double>(i.count);
-    }
-    if (claims_.instructions.empty()) {
-      for (const claims::ProcedureClaim& p : claims_.procedures) {
-        ++judgement_.procedures.claims;
-        if (p.entry.module >= claims_.modules.size()) continue;
-        const TruthModule* module = module_of(p.entry);
-        if (module == nullptr) continue;
-        ++judgement_.procedures.judged;
-        modules.insert(path_of(p.entry));
-        claimed[path_of(p.entry) + ":" + procedure_at(*module, p.entry.address)] +=
-            static_cast<double>(p.count);
-      }
-    }
-    for (const std::string& path : modules) {
-      const TruthModule& module = *truth_.module(path);
-      for (const auto& [address, i] : module.instructions) {
-        if (i.count <= 0) continue;
-        counted[path + ":" + procedure_at(module, LinkAddr(address))] +=
-            static_cast<double>(i.count);
-      }
-    }
-    judge_shares(claimed, counted, overlap_min);
-  }
-
-  static void normalize(Shares& shares) {
-    double sum = 0;
-    for (const auto& [name, share] : shares) sum += share;
-    for (auto& [name, share] : shares) share = sum > 0 ? share / sum : 0;
-  }
-
-  void judge_shares(Shares& claimed, Shares& counted, double overlap_min) {
-    normalize(claimed);
-    normalize(counted);
-    double overlap = 0;
-    for (const auto& [name, share] : claimed) {
-      const auto it = counted.find(name);
-      if (it != counted.end()) overlap += std::min(share, it->second);
-    }
-    judgement_.overlap = overlap;
-    judgement_.remarks.push_back(
-        fmt::format("shares of procedures overlap by {:.1f}% (samples are of time, the truth is of "
-                    "instructions)",
-                    100 * overlap));
-    if (overlap >= overlap_min) return;
-    Finding f;
-    f.kind = FindingKind::kShare;
-    f.where = "all procedures";
-    f.evidence = fmt::format("overlap {:.3f}, wanted {:.3f}", overlap, overlap_min);
-    judgement_.findings.push_back(std::move(f));
   }
 
   const claims::Claims& claims_;
@@ -450,7 +444,11 @@ class PlaceJudge {
 
 void judge(const claims::Claims& claims, const Truth& truth, double overlap_min, bool complete,
            Judgement& judgement) {
-  PlaceJudge(claims, truth, complete, judgement).run(overlap_min);
+  if (claims.nature == claims::Nature::kShares) {
+    judge_shares(claims, truth, overlap_min, judgement);
+  } else {
+    PlaceJudge(claims, truth, complete, judgement).run();
+  }
 }
 
 }  // namespace tally::verify

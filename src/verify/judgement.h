@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "claims/claims.h"
+#include "claims/counts.h"
 #include "verify/code.h"
 
 namespace tally::verify {
@@ -29,9 +30,11 @@ const char* to_string(FindingKind kind);
 enum class Reason : uint8_t {
   kWrong,             // two runs agree, and the profile says something else
   kNondeterministic,  // differs from run to run by itself
+  kScheduling,        // runs agree, but may differ: the code depends on other threads
   kEnvironment,       // of code that depends on the environment, which is not that of the profile
   kOwnOutput,         // of code that the profiler itself runs, to write what it counted
   kStructure,         // the profile's blocks are not the program's
+  kUnexplained,       // one run says something else, and there was no second one
 };
 const char* to_string(Reason reason);
 
@@ -53,6 +56,11 @@ struct Finding {
   LinkAddr to_address;
   std::string to_module;
 };
+
+// Where the run was cut off, the program has not done yet what it lacks; but no count is negative.
+inline bool differs(uint64_t claimed, uint64_t counted, bool complete) {
+  return complete ? claimed != counted : counted > claimed || claims::is_impossible(claimed);
+}
 
 struct Tally {
   uint64_t claims = 0;  // of this kind in the profile

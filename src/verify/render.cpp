@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "claims/counts.h"
 #include "claims/read.h"
 #include "verify/verify.h"
 
@@ -22,7 +23,7 @@ std::string grouped(uint64_t n) {
 
 // Profiles of other tools may hold negative counts.
 std::string claimed_text(uint64_t n) {
-  return n > INT64_MAX ? std::to_string(static_cast<int64_t>(n)) : grouped(n);
+  return claims::is_impossible(n) ? std::to_string(static_cast<int64_t>(n)) : grouped(n);
 }
 
 std::string line_of(const Tally& t) {

@@ -52,6 +52,9 @@ struct Truth {
   void add_edge(const std::string& module, TruthEdge edge);
 };
 
+// Of samples only; `judge` calls it.
+void judge_shares(const claims::Claims& claims, const Truth& truth, double overlap_min,
+                  Judgement& judgement);
 // `overlap_min`: what two distributions have to have in common.
 void judge(const claims::Claims& claims, const Truth& truth, double overlap_min, bool complete,
            Judgement& judgement);

@@ -116,6 +116,17 @@ void find_contradictions(const claims::Claims& claims, Verdict& verdict) {
   }
 }
 
+Truth truth_of(const Code& code, const BlockChecker& entered, const EdgeChecker& edges) {
+  Truth truth;
+  truth.add(code, entered, edges);
+  return truth;
+}
+
+// What threads (or processes) may have done to each other's counts has to be explained.
+bool has_threads(const Verdict& verdict) {
+  return verdict.outcome.threads > 1 && !verdict.judgement.findings.empty();
+}
+
 Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
   Verdict verdict;
   Code code;
@@ -143,9 +154,14 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
     entered.judge(claims, blocks, complete, judgement);
     procedures.judge(claims, blocks, edges, entered, complete, judgement);
   } else {
-    Truth truth;
-    truth.add(code, entered, edges);
+    const Truth truth = truth_of(code, entered, edges);
     judge(claims, truth, options.overlap_min, complete, judgement);
+  }
+  if (watch_options.budget_seconds > 0 && !verdict.outcome.cold_only) {
+    judgement.remarks.push_back("budget: not used up; everything was followed");
+  }
+  if (has_threads(verdict)) {
+    verdict.truth = std::make_shared<const Truth>(truth_of(code, entered, edges));
   }
   return verdict;
 }
@@ -157,6 +173,7 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
   TRY_ASSIGN(const std::string counted, options.translate(verdict.outcome));
   Truth truth;
   TRY_ASSIGN(profile::Reader reader, profile::Reader::open(counted));
+  size_t threads = 0;
   for (size_t i = 0; i < reader.runs().size(); ++i) {
     TRY_ASSIGN(const profile::Profile profile, reader.read(i));
     for (const profile::Issue& issue : profile.issues) {
@@ -164,8 +181,12 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
           fmt::format("not exact here: {}: {}", issue.scope, issue.message));
     }
     truth.add(profile);
+    threads += std::max<size_t>(1, profile.threads.size());
   }
+  verdict.outcome.processes = static_cast<unsigned>(reader.runs().size());
+  verdict.outcome.threads = static_cast<unsigned>(threads);
   judge(claims, truth, options.overlap_min, true, verdict.judgement);
+  if (has_threads(verdict)) verdict.truth = std::make_shared<const Truth>(std::move(truth));
   return verdict;
 }
 

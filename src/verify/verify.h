@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "claims/claims.h"
 #include "verify/judgement.h"
 #include "verify/monitor.h"
+#include "verify/truth.h"
 
 namespace tally::verify {
 
@@ -26,6 +28,8 @@ struct VerifyOptions {
   std::optional<uint32_t> run;  // of our own profile: that run instead of all
   double overlap_min = 0.5;     // of shares
   bool second_run = true;       // to tell what differs from run to run, when anything does
+  // How often a program with threads is run, at most, until a count is called wrong.
+  unsigned runs_with_threads = 6;
   // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.
   std::function<Result<std::string>(Outcome&)> translate;
 };
@@ -35,6 +39,7 @@ struct Verdict {
   Engine engine = Engine::kTrap;
   Outcome outcome;
   Judgement judgement;
+  std::shared_ptr<const Truth> truth;  // of programs with threads, where anything was found
 };
 
 // `claims` are judged by running `options.watch.command` once.

@@ -55,6 +55,8 @@ def one(name, command):
                 for f in verdict["findings"])
     if not verdict["verified"] and not (clock and verdict["findings"]):
         return f"{name}: {done.end()}, {verdict['findings'][:3]} {verdict.get('first_lost')}"
+    if done.status != (0 if verdict["verified"] else 1):
+        return f"{name}: {done.end()}, but verified is {verdict['verified']}"
     if done.stdout != native.stdout:
         return f"{name}: the output differs from native"
     if cost["stops_per_block"] > 0.5:

@@ -205,7 +205,20 @@ TEST_F(ReadClaims, LlvmSamples) {
   EXPECT_EQ(claims->sums[1].sum, 30u);  // main's own lines and what is inlined
   expect_error("main:30:1\n 1: -10\n", {":2:", "negative"});
   expect_error("main:30:1\n what\n", {":2:", "LINE: SAMPLES"});
-  expect_error("[main:1 @ f]:30:1\n 1: 1\n", {":1:", "context"});
+  const auto contexts = read("[main:1 @ f]:30:1\n 1: 30\n[main]:5:1\n 1: 5\n");
+  ASSERT_TRUE(contexts.ok()) << contexts.error().message;
+  ASSERT_EQ(contexts->procedures.size(), 2u);
+  EXPECT_EQ(contexts->procedures[0].name, "f");
+  EXPECT_EQ(contexts->procedures[1].name, "main");
+  EXPECT_EQ(contexts->lines[0].function, "f");
+}
+
+// Binary forms are named, with the command that makes them readable.
+TEST_F(ReadClaims, BinaryForms) {
+  expect_error("\x84\xe4\xd0\xb1\xf4\xc9\x94\xa8\x53\x67", {"--sample --text"});
+  expect_error("\xff\xe5\xd0\xb1\xf4\xc9\x94\xa8\x53\x67", {"--sample --text"});
+  expect_error("\xfflprofi\x81 more", {"llvm-cov export"});
+  expect_error("PERFILE2h", {"perf script"});
 }
 
 // What perf printed on Debian 12 (perf 6.1), with the path replaced by that of this program.

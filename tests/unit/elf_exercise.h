@@ -84,6 +84,13 @@ inline std::string exercise(const std::shared_ptr<const Image>& image, uint64_t 
     if (i > 0 && ranges[i].begin < ranges[i - 1].end) return "unwind ranges overlap";
     if (image->unwind_range_at(ranges[i].end - 1) != ranges[i]) return "unwind_range_at";
   }
+  for (const CallSite& site : image->exception_tables().call_sites) {
+    if (site.covered.end < site.covered.begin) return "call site ends before it begins";
+    if (site.covered.begin < site.procedure.begin || site.procedure.end < site.covered.end) {
+      return "call site outside its procedure";
+    }
+    if (!executable_at({site.landing_pad, site.landing_pad + 1})) return "landing pad";
+  }
   const auto& symbols = image->symbols();
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (symbols[i].name.empty() || symbols[i].range.end < symbols[i].range.begin) return "symbol";

@@ -1,0 +1,239 @@
+// See scheduling.h.
+#include "verify/scheduling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tally::verify {
+namespace {
+
+bool is_prefix(uint8_t byte) {
+  switch (byte) {
+    case 0x26:
+    case 0x2e:
+    case 0x36:
+    case 0x3e:
+    case 0x64:
+    case 0x65:
+    case 0x66:
+    case 0x67:
+    case 0xf2:
+    case 0xf3:
+      return true;
+    default:
+      return (byte & 0xf0) == 0x40;  // REX
+  }
+}
+
+std::string symbol_name(const TruthModule* module, LinkAddr address) {
+  if (module == nullptr || !module->image) return {};
+  const elf::Symbol* symbol = module->image->symbol_at(address);
+  if (symbol == nullptr || symbol->range.begin != address) return {};
+  return symbol->name.substr(0, symbol->name.find('@'));
+}
+
+}  // namespace
+
+bool synchronises(std::span<const uint8_t> bytes) {
+  size_t at = 0;
+  bool repeat = false;
+  for (; at < bytes.size() && (is_prefix(bytes[at]) || bytes[at] == 0xf0); ++at) {
+    if (bytes[at] == 0xf0) return true;  // lock
+    repeat = repeat || bytes[at] == 0xf3;
+  }
+  const auto byte = [&](size_t i) { return at + i < bytes.size() ? bytes[at + i] : 0; };
+  if (repeat && byte(0) == 0x90) return true;                                      // pause
+  if ((byte(0) & 0xfe) == 0x86 && (byte(1) & 0xc0) != 0xc0) return true;           // xchg
+  return byte(0) == 0x0f && byte(1) == 0xae && byte(2) >= 0xf0 && byte(2) < 0xf8;  // mfence
+}
+
+bool is_about_threads(const std::string& name) {
+  for (const char* begin : {"pthread_mutex_",
+                            "pthread_cond_",
+                            "pthread_rwlock_",
+                            "pthread_barrier_",
+                            "pthread_spin_",
+                            "pthread_once",
+                            "pthread_join",
+                            "pthread_create",
+                            "pthread_cancel",
+                            "pthread_timedjoin",
+                            "pthread_tryjoin",
+                            "sem_",
+                            "mtx_",
+                            "cnd_",
+                            "thrd_",
+                            "sched_yield",
+                            "nanosleep",
+                            "clock_nanosleep",
+                            "__pthread_",
+                            "__lll_lock",
+                            "_ZNSt18condition_variable",
+                            "_ZNSt6thread",
+                            "GOMP_",
+                            "omp_"}) {
+    if (name.starts_with(begin)) return true;
+  }
+  for (const char* whole : {"usleep", "sleep", "poll", "ppoll", "select", "pselect", "epoll_wait",
+                            "read", "recv", "accept", "wait", "waitpid", "wait4"}) {
+    if (name == whole) return true;
+  }
+  return false;
+}
+
+Scheduling::Scheduling(const Truth& truth, const Judgement& judgement) : truth_(truth) {
+  for (const auto& [path, module] : truth.modules) {
+    if (!module.image) continue;
+    mark_by_instructions(path, module);
+    mark_by_calls(path, module);
+  }
+  std::set<Procedure> lockers;
+  for (const auto& [procedure, why] : why_) lockers.insert(procedure);
+  mark_callers();
+  mark_under_locks(lockers);
+  mark_called(judgement);
+}
+
+Scheduling::Procedure Scheduling::procedure_of(const std::string& path, LinkAddr address) const {
+  const TruthModule* module = truth_.module(path);
+  if (module == nullptr || !module->image) return {path, address.value()};
+  // One record of .eh_frame describes the whole linkage table; each stub is for itself.
+  for (const elf::Section& section : module->image->sections()) {
+    if (section.name.starts_with(".plt") && section.range.contains(address)) {
+      return {path, address.value()};
+    }
+  }
+  const elf::Symbol* symbol = module->image->symbol_at(address);
+  if (symbol != nullptr) return {path, symbol->range.begin.value()};
+  const auto range = module->image->unwind_range_at(address);
+  return {path, range ? range->begin.value() : address.value()};
+}
+
+std::string Scheduling::name_of(const Procedure& procedure) const {
+  const std::string name = symbol_name(truth_.module(procedure.first), LinkAddr(procedure.second));
+  if (!name.empty()) return elf::demangle(name);
+  return fmt::format("{}+{:#x}", procedure.first.substr(procedure.first.rfind('/') + 1),
+                     procedure.second);
+}
+
+void Scheduling::mark_by_instructions(const std::string& path, const TruthModule& module) {
+  for (const auto& [address, instruction] : module.instructions) {
+    if (instruction.count <= 0) continue;
+    const LinkAddr at(address);
+    const auto bytes = module.image->bytes_at(at);
+    if (synchronises(bytes)) {
+      mark(procedure_of(path, at), fmt::format("executes `{}`", isa::format(bytes, address)));
+      continue;
+    }
+    const isa::Insn insn = isa::decode(bytes, address);
+    const bool back = insn.flow == isa::Flow::kConditional && insn.target <= address;
+    if (back && only_looks_at_memory(module, insn.target, address)) {
+      mark(procedure_of(path, at),
+           fmt::format("has a loop at {:#x} that only looks at memory", insn.target));
+    }
+  }
+}
+
+// From `begin` up to the branch: loads from the same places each time, and comparisons.
+bool Scheduling::only_looks_at_memory(const TruthModule& module, uint64_t begin,
+                                      uint64_t branch) const {
+  constexpr uint64_t kSizeMax = 64;  // bytes
+  if (branch - begin > kSizeMax) return false;
+  bool looks = false;
+  uint32_t written = 0;
+  uint32_t addressed = 0;
+  for (uint64_t at = begin; at < branch;) {
+    const auto bytes = module.image->bytes_at(LinkAddr(at));
+    const isa::Insn insn = isa::decode(bytes, at);
+    const bool goes_on = insn.flow == isa::Flow::kNone || insn.flow == isa::Flow::kConditional;
+    if (insn.size == 0 || !goes_on || isa::writes_memory(bytes)) return false;
+    const isa::TableInsn table = isa::decode_for_table(bytes, at);
+    if (table.step == isa::TableStep::kAdd || table.step == isa::TableStep::kLea) return false;
+    if (table.written_mask != 0 && !table.has_memory && table.step != isa::TableStep::kMove) {
+      return false;
+    }
+    written |= table.written_mask;
+    looks = looks || table.has_memory;
+    for (const int reg : {table.memory.base, table.memory.index}) {
+      if (table.has_memory && reg >= 0 && reg < 16) addressed |= 1u << reg;
+    }
+    at += insn.size;
+  }
+  return looks && (written & addressed) == 0;
+}
+
+void Scheduling::mark_by_calls(const std::string& path, const TruthModule& module) {
+  for (const auto& [last, edges] : module.by_last) {
+    for (const TruthEdge& edge : edges) {
+      const bool in_procedure = edge.role == EdgeRole::kCall || edge.role == EdgeRole::kBranch;
+      if (!in_procedure || edge.count == 0) continue;
+      const Procedure from = procedure_of(path, edge.from_begin);
+      const Procedure to = procedure_of(edge.to_module, edge.to);
+      if (from == to) continue;
+      if (edge.to_module == path) callers_[to].insert(from);
+      const std::string name = symbol_name(truth_.module(edge.to_module), edge.to);
+      if (is_about_threads(name)) mark(from, "calls " + name);
+    }
+  }
+}
+
+// Who calls what is marked, in the same module; stubs of the linkage table are on the way.
+void Scheduling::mark_callers() {
+  std::vector<Procedure> work;
+  for (const auto& [procedure, why] : why_) work.push_back(procedure);
+  while (!work.empty()) {
+    const Procedure marked = std::move(work.back());
+    work.pop_back();
+    const auto callers = callers_.find(marked);
+    if (callers == callers_.end()) continue;
+    const std::string why = why_.at(marked);
+    const bool is_stub = symbol_name(truth_.module(marked.first), LinkAddr(marked.second)).empty();
+    for (const Procedure& caller : callers->second) {
+      const std::string words = is_stub ? why
+                                : why.starts_with("calls ") && why.find(", which") != why.npos
+                                    ? why
+                                    : fmt::format("calls {}, which {}", name_of(marked), why);
+      if (mark(caller, words)) work.push_back(caller);
+    }
+  }
+}
+
+void Scheduling::mark_under_locks(const std::set<Procedure>& lockers) {
+  for (const auto& [called, callers] : callers_) {
+    for (const Procedure& caller : callers) {
+      if (!lockers.contains(caller)) continue;
+      mark(called, fmt::format("is called by {}, which {}", name_of(caller), why_.at(caller)));
+    }
+  }
+}
+
+// What a marked procedure called another number of times than claimed.
+void Scheduling::mark_called(const Judgement& judgement) {
+  for (bool more = true; more;) {
+    more = false;
+    for (const Finding& f : judgement.findings) {
+      const bool by_edge = !f.to.empty();
+      const Procedure called =
+          by_edge ? procedure_of(f.to_module, f.to_address) : procedure_of(f.module, f.address);
+      const LinkAddr entry = by_edge ? f.to_address : f.address;
+      if (called.second != entry.value() || why_.contains(called)) continue;
+      const auto callers = callers_.find(called);
+      if (callers == callers_.end()) continue;
+      for (const Procedure& caller : callers->second) {
+        if (!why_.contains(caller)) continue;
+        more = mark(called,
+                    fmt::format("is called by {}, which {}", name_of(caller), why_.at(caller))) ||
+               more;
+      }
+    }
+  }
+}
+
+std::string Scheduling::why(const Finding& finding) const {
+  const auto found = why_.find(procedure_of(finding.module, finding.address));
+  if (found == why_.end()) return {};
+  return fmt::format("{} {}", name_of(found->first), found->second);
+}
+
+}  // namespace tally::verify

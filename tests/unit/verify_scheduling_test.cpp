@@ -1,0 +1,41 @@
+// Which instructions and functions threads synchronise by.
+#include "verify/scheduling.h"
+
+#include <gtest/gtest.h>
+
+namespace tally::verify {
+namespace {
+
+bool said(std::initializer_list<uint8_t> bytes) {
+  const std::vector<uint8_t> code(bytes);
+  return synchronises(code);
+}
+
+TEST(Scheduling, Instructions) {
+  EXPECT_TRUE(said({0xf0, 0x0f, 0xb1, 0x17}));        // lock cmpxchg [rdi], edx
+  EXPECT_TRUE(said({0xf0, 0x48, 0xff, 0x07}));        // lock inc qword [rdi]
+  EXPECT_TRUE(said({0x66, 0xf0, 0xff, 0x07}));        // lock inc word [rdi]
+  EXPECT_TRUE(said({0x87, 0x07}));                    // xchg [rdi], eax
+  EXPECT_TRUE(said({0x48, 0x87, 0x05, 1, 0, 0, 0}));  // xchg [rip+1], rax
+  EXPECT_FALSE(said({0x48, 0x87, 0xc3}));             // xchg rbx, rax
+  EXPECT_TRUE(said({0xf3, 0x90}));                    // pause
+  EXPECT_FALSE(said({0x90}));                         // nop
+  EXPECT_FALSE(said({0xf3, 0xa4}));                   // rep movsb
+  EXPECT_TRUE(said({0x0f, 0xae, 0xf0}));              // mfence
+  EXPECT_FALSE(said({0x0f, 0xae, 0xe8}));             // lfence: orders instructions only
+  EXPECT_FALSE(said({0x48, 0x89, 0xe5}));             // mov rbp, rsp
+  EXPECT_FALSE(said({0xf3}));
+  EXPECT_FALSE(said({}));
+}
+
+TEST(Scheduling, Names) {
+  EXPECT_TRUE(is_about_threads("pthread_mutex_lock"));
+  EXPECT_TRUE(is_about_threads("sem_wait"));
+  EXPECT_TRUE(is_about_threads("read"));
+  EXPECT_FALSE(is_about_threads("readdir"));
+  EXPECT_FALSE(is_about_threads("memcpy"));
+  EXPECT_FALSE(is_about_threads(""));
+}
+
+}  // namespace
+}  // namespace tally::verify
