@@ -35,6 +35,8 @@ void CodeCache::initialize_tables() {
   const CacheAddr popped = region_.areas().front().gateway.entries.ret_popped;
   auto* landings = reinterpret_cast<uint64_t*>(tables + tables::kLandings);
   landings[0] = popped.value();
+  // Where 32 bits tell all addresses apart, no landing asks for another: half a megabyte less.
+  if (compare_ == Compare::kLow32) return;
   for (uint32_t low = 0; low < 65536; ++low) set_return_head(static_cast<uint16_t>(low), miss);
 }
 
@@ -127,6 +129,7 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
 }
 
 Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
+  const PhaseTimer timer(phases_, Phase::kDiscover);
   if (module.area == nullptr) {
     TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
   }
@@ -180,6 +183,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
     TRY(modules_.check_generated_collision(
         {module.to_target(begin), module.to_target(begin + unit->source.size())}));
   }
+  place(*unit);
   TRY(emit(*unit, *module.area));
   register_unit(*unit, *module.area);
   if (kept_ != nullptr) kept_->unit(*unit, modules_);
@@ -239,11 +243,16 @@ void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
   }
 }
 
-Status CodeCache::emit(Unit& unit, Area& area) {
+void CodeCache::place(Unit& unit) {
+  const PhaseTimer timer(phases_, Phase::kPlace);
   const FeedbackWeights feedback = feedback_ ? feedback_(*unit.module) : FeedbackWeights();
   unit.plan =
       make_plan(unit.procedure, placement_, feedback, [this] { return allocate_counter(); });
   add_events(unit, unit.plan.events);
+}
+
+Status CodeCache::emit(Unit& unit, Area& area) {
+  const PhaseTimer timer(phases_, Phase::kEmit);
   unit.first_link = static_cast<uint32_t>(links_.size());
   unit.first_site = static_cast<uint32_t>(sites_.size());
   unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
@@ -322,6 +331,7 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
 }
 
 void CodeCache::register_unit(Unit& unit, Area& area) {
+  const PhaseTimer timer(phases_, Phase::kLink);
   add_record(area, CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
   add_record(area, CodeRecord{unit.code.cold_begin, CodeRecord::Kind::kUnitCold, unit.id, 0});
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) links_.push_back({unit.id, i});
@@ -361,7 +371,6 @@ void CodeCache::seal() {
     module->image->drop_pages();
   }
   returns_.clear();
-  returns_.shrink_to_fit();
   blocks_ = FlatMap<uint64_t>();
   call_blocks_ = FlatMap<uint64_t>();
   waiting_ = FlatMap<uint32_t>();
@@ -451,8 +460,9 @@ bool CodeCache::has_landing(TargetAddr return_address) const {
   const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
   const uint32_t number = numbers[static_cast<uint32_t>(return_address.value())];
   if (number != 0 && landings_[number] == return_address.value()) return true;
-  const Chain& chain = returns_[static_cast<uint16_t>(return_address.value())];
-  return std::any_of(chain.begin(), chain.end(), [&](const ChainEntry& entry) {
+  const auto chain = returns_.find(static_cast<uint16_t>(return_address.value()));
+  if (chain == returns_.end()) return false;
+  return std::any_of(chain->second.begin(), chain->second.end(), [&](const ChainEntry& entry) {
     return entry.original == return_address.value();
   });
 }

@@ -34,6 +34,7 @@
 
 #include "base/flat_map.h"
 #include "engine/modules.h"
+#include "engine/phases.h"
 #include "engine/plan.h"
 #include "engine/region.h"
 #include "engine/translated.h"
@@ -80,15 +81,21 @@ class KeptRun;
 
 class CodeCache : public Translated {
  public:
-  CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement)
-      : region_(region), modules_(modules), process_(process), placement_(placement) {}
+  CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement,
+            PhaseTimes& phases)
+      : region_(region),
+        modules_(modules),
+        process_(process),
+        placement_(placement),
+        phases_(phases) {}
 
   // How areas can be mapped at the moment; set by the session.
   void set_remote_call(RemoteCall call) { remote_call_ = std::move(call); }
   void set_feedback(std::function<FeedbackWeights(const Module&)> feedback) {
     feedback_ = std::move(feedback);
   }
-  // Fills the tables that generated code looks at; once an area exists.
+  // Fills the tables that generated code looks at; once an area exists, and it is known how
+  // addresses are told apart.
   void initialize_tables();
 
   // Everything is written down as it is made, for a monitor that may be killed; threads say where
@@ -195,6 +202,7 @@ class CodeCache : public Translated {
   };
   Bounds bounds_of(Module& module, LinkAddr address, Arrival how);
   Status translate_at(Module& module, LinkAddr address, Arrival how);
+  void place(Unit& unit);
   Status emit(Unit& unit, Area& area);
   void add_events(Unit& unit, std::vector<translate::Plan::Event>& events);
   void register_unit(Unit& unit, Area& area);
@@ -251,6 +259,7 @@ class CodeCache : public Translated {
   ModuleMap& modules_;
   tracee::Process& process_;
   PlacementKind placement_;
+  PhaseTimes& phases_;
   KeptRun* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;
@@ -268,9 +277,9 @@ class CodeCache : public Translated {
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
-  FlatMap<uint32_t> arrival_index_;       // unit << 44 | block << 20 | insn
-  std::vector<uint64_t> landings_ = {0};  // original addresses, by number
-  std::vector<Chain> returns_ = std::vector<Chain>(65536);
+  FlatMap<uint32_t> arrival_index_;               // unit << 44 | block << 20 | insn
+  std::vector<uint64_t> landings_ = {0};          // original addresses, by number
+  std::unordered_map<uint16_t, Chain> returns_;   // by the low 16 bits; kAll64 only
   std::vector<std::vector<CodeRecord>> records_;  // by half of an area, ascending
   FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of
   // By module and beginning of the range, for `units_meeting`; with the widest range seen.

@@ -79,7 +79,9 @@ void CodeCache::remove_return(uint64_t original) {
   const uint32_t number = numbers[static_cast<uint32_t>(original)];
   if (number != 0 && landings_[number] == original) set_landing_number(original, 0);
   const auto low = static_cast<uint16_t>(original);
-  Chain& chain = returns_[low];
+  const auto known = returns_.find(low);
+  if (known == returns_.end()) return;
+  Chain& chain = known->second;
   auto it = std::find_if(chain.begin(), chain.end(),
                          [&](const ChainEntry& e) { return e.original == original; });
   if (it == chain.end()) return;

@@ -98,6 +98,7 @@ Result<std::vector<tracee::Mapping>> ModuleMap::executable_mappings() const {
 }
 
 Status ModuleMap::refresh(TargetRange executable_now) {
+  const PhaseTimer timer(phases_, Phase::kModules);
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_.mappings());
   for (const tracee::Mapping& m : mappings) {
     if (m.path == "[vsyscall]") continue;

@@ -16,6 +16,7 @@
 
 #include "cfg/procedure.h"
 #include "elf/image.h"
+#include "engine/phases.h"
 #include "engine/ranges.h"
 #include "engine/region.h"
 #include "profile/model.h"
@@ -48,7 +49,7 @@ struct Module {
 
 class ModuleMap {
  public:
-  explicit ModuleMap(tracee::Process& process) : process_(process) {}
+  ModuleMap(tracee::Process& process, PhaseTimes& phases) : process_(process), phases_(phases) {}
 
   // Reads /proc/PID/maps and adds the modules that are new.  `executable_now` (a range, may be
   // empty) has just been mapped executable for the program, though the kernel was not told so.
@@ -115,6 +116,7 @@ class ModuleMap {
   void prepare_view(Module& module) const;
 
   tracee::Process& process_;
+  PhaseTimes& phases_;
   std::vector<std::unique_ptr<Module>> modules_;
   bool is_in_memory(const Module& module) const;
 
