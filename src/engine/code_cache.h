@@ -33,6 +33,8 @@
 #include <vector>
 
 #include "base/flat_map.h"
+#include "engine/events.h"
+#include "engine/known_procedures.h"
 #include "engine/modules.h"
 #include "engine/phases.h"
 #include "engine/plan.h"
@@ -45,7 +47,6 @@ namespace tally::engine {
 // How control came to an address; it decides what the address is taken for.
 enum class Arrival : uint8_t { kCall, kJump, kReturn };
 
-enum class EventKind : uint8_t { kSnapshot, kCommit };
 struct EventState {
   EventKind kind = EventKind::kSnapshot;
   uint32_t unit = 0;
@@ -202,9 +203,11 @@ class CodeCache : public Translated {
   };
   Bounds bounds_of(Module& module, LinkAddr address, Arrival how);
   Status translate_at(Module& module, LinkAddr address, Arrival how);
-  void place(Unit& unit);
-  Status emit(Unit& unit, Area& area);
-  void add_events(Unit& unit, std::vector<translate::Plan::Event>& events);
+  std::shared_ptr<const KnownProcedure> find_procedure(Unit& unit, cfg::DiscoverRequest& request,
+                                                       LinkAddr address, KnownProcedures* shared);
+  void place(const Unit& unit, KnownProcedure& procedure);
+  void number_probes(Unit& unit, const KnownProcedure& known);
+  Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
   void register_unit(Unit& unit, Area& area);
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);

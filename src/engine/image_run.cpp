@@ -22,10 +22,10 @@ using namespace translate;
 using profile::AbnormalKind;
 
 Status ImageRun::check_target() {
-  auto image = elf::Image::open(process_->executable_path());
-  if (!image) {
+  auto file = files_.open(process_->executable_path());
+  if (!file) {
     return make_error(ErrorKind::kNotExecutable, "{}: {}", process_->executable_path(),
-                      image.error().message);
+                      file.error().message);
   }
   return Ok{};
 }

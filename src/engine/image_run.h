@@ -41,10 +41,12 @@ namespace tally::engine {
 
 class ImageRun {
  public:
-  ImageRun(std::unique_ptr<tracee::Process> process, const RunOptions& options)
+  // `files`: what the session knows of files.
+  ImageRun(std::unique_ptr<tracee::Process> process, const RunOptions& options, KnownFiles& files)
       : process_(std::move(process)),
         options_(options),
-        modules_(*process_, phases_),
+        files_(files),
+        modules_(*process_, files, phases_),
         cache_(region_, modules_, *process_, options.placement, phases_),
         ledger_(cache_, modules_, region_, *process_),
         service_(region_, cache_, modules_, ledger_, *process_, phases_),
@@ -170,6 +172,7 @@ class ImageRun {
 
   std::unique_ptr<tracee::Process> process_;
   const RunOptions& options_;
+  KnownFiles& files_;
   std::unique_ptr<KeptRun> kept_;
   PhaseTimes phases_;
   Region region_;

@@ -47,6 +47,9 @@ inline constexpr uint8_t kAll = 63;
 inline constexpr uint8_t kChangedByInc = kAll & ~kCarry;
 }  // namespace flag
 
+// No instruction is longer.
+inline constexpr size_t kInsnBytesMax = 15;
+
 struct Insn {
   uint64_t target = 0;  // direct branches: the target; RIP-relative operands: the effective address
   uint32_t offset = 0;  // set by discovery: distance from the procedure's base
