@@ -207,7 +207,10 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
                                                                 KnownProcedures* shared) {
   const ProcedureKey key{request.range, request.entry, address, request.open_calls};
   if (shared != nullptr) {
-    if (auto known = shared->find(key)) return known;
+    if (auto known = shared->find(key)) {
+      stats_.known += 1;
+      return known;
+    }
   }
   cfg::Discoverer& discoverer = *unit.module->discoverer;
   auto fresh = std::make_shared<KnownProcedure>();
@@ -304,21 +307,6 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   return Ok{};
 }
 
-std::vector<uint32_t> CodeCache::units_meeting(const Module& module, LinkRange range) const {
-  std::vector<uint32_t> result;
-  const uint64_t lowest =
-      range.begin.value() > widest_range_bytes_ ? range.begin.value() - widest_range_bytes_ : 0;
-  for (auto it = by_range_.lower_bound({module.id, lowest});
-       it != by_range_.end() && it->first.first == module.id &&
-       it->first.second < range.end.value();
-       ++it) {
-    for (const uint32_t id : it->second) {
-      if (units_[id]->procedure.range.end > range.begin) result.push_back(id);
-    }
-  }
-  return result;
-}
-
 BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {
   for (const uint32_t id : candidates) {
     const Unit& unit = *units_[id];
@@ -359,8 +347,7 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
   }
-  by_range_[{unit.module->id, p.range.begin.value()}].push_back(unit.id);
-  widest_range_bytes_ = std::max(widest_range_bytes_, p.range.size_bytes());
+  by_range_.add(unit.module->id, p.range, unit.id);
   stats_.units += 1;
   stats_.instructions += unit.insn_sizes.size();
   stats_.blocks += p.blocks.size();

@@ -40,6 +40,7 @@
 #include "engine/plan.h"
 #include "engine/region.h"
 #include "engine/translated.h"
+#include "engine/unit_index.h"
 #include "profile/model.h"
 
 namespace tally::engine {
@@ -66,6 +67,7 @@ struct CodeRecord {
 
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+  uint64_t known = 0;        // units whose procedure another image run had found
   uint64_t invalidated = 0;  // units that went because their code had changed
 };
 
@@ -219,7 +221,9 @@ class CodeCache : public Translated {
   // `candidates` are looked at.
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
   // Units of the module whose range meets [begin, end).
-  std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
+  std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
+    return by_range_.meeting(module.id, range);
+  }
   Bounds bounds_of_generated(Module& module, LinkAddr address) const;
   bool is_undescribed(const Unit& unit) const;
   bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
@@ -280,14 +284,12 @@ class CodeCache : public Translated {
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
-  FlatMap<uint32_t> arrival_index_;               // unit << 44 | block << 20 | insn
-  std::vector<uint64_t> landings_ = {0};          // original addresses, by number
-  std::unordered_map<uint16_t, Chain> returns_;   // by the low 16 bits; kAll64 only
-  std::vector<std::vector<CodeRecord>> records_;  // by half of an area, ascending
-  FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of
-  // By module and beginning of the range, for `units_meeting`; with the widest range seen.
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> by_range_;
-  uint64_t widest_range_bytes_ = 0;
+  FlatMap<uint32_t> arrival_index_;                      // unit << 44 | block << 20 | insn
+  std::vector<uint64_t> landings_ = {0};                 // original addresses, by number
+  std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits; kAll64 only
+  std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
+  FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
+  UnitIndex by_range_;                                   // of the living units
   std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_
   std::vector<std::pair<uint32_t, uint32_t>> checks_;    // unit, index in its checks
   struct Incoming {                                      // a way into a replaceable unit

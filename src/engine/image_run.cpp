@@ -389,9 +389,10 @@ void ImageRun::solve(profile::Profile& result) {
   }
   // The profile of a large program is as large as what it is made from; both should not be here at
   // once more than need be.
+  constexpr uint64_t kLargeBlocks = 300'000;
   region_.unmap();
   cache_.seal();
-  malloc_trim(0);
+  if (cache_.stats().blocks > kLargeBlocks) malloc_trim(0);
   if (!service_.generated().doubt().empty()) {
     ledger_.issue("changed code", service_.generated().doubt());
   }
@@ -423,6 +424,7 @@ void ImageRun::collect(profile::Profile& result) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
+  run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));
   });

@@ -135,9 +135,7 @@ void CodeCache::invalidate(uint32_t id) {
   unit.dead = true;
   stats_.invalidated += 1;
   const cfg::Procedure& p = unit.procedure;
-  auto& siblings = by_range_[{unit.module->id, p.range.begin.value()}];
-  std::erase(siblings, id);
-  if (siblings.empty()) by_range_.erase({unit.module->id, p.range.begin.value()});
+  by_range_.remove(unit.module->id, p.range, id);
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const uint64_t address = unit.module->to_target(unit.address_of(b)).value();
     const BlockCode& code = unit.code.blocks[b];
