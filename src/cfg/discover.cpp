@@ -47,6 +47,40 @@ const Discoverer::Found* Discoverer::found_at(LinkAddr address) const {
   return &found_[index_[offset] - 1];
 }
 
+Discoverer::Discoverer(const CodeView& view) : view_(view) {
+  if (!view.read_data) return;
+  view_.read_data = [this, read = view.read_data](LinkAddr a, void* data, size_t size_bytes) {
+    note_data(a, size_bytes);
+    return read(a, data, size_bytes);
+  };
+}
+
+// The entries of a table are read one by one.
+void Discoverer::note_data(LinkAddr begin, size_t size_bytes) {
+  if (!looked_at_.empty() && looked_at_.back().end == begin) {
+    looked_at_.back().end += size_bytes;
+  } else {
+    looked_at_.push_back({begin, begin + size_bytes});
+  }
+}
+
+std::vector<LinkRange> Discoverer::sources(const Procedure& procedure) const {
+  std::vector<LinkRange> all = looked_at_;
+  for (const Block& block : procedure.blocks) {
+    all.push_back({procedure.address_of(block), procedure.end_of(block)});
+  }
+  std::ranges::sort(all, {}, &LinkRange::begin);
+  std::vector<LinkRange> result;
+  for (const LinkRange& range : all) {
+    if (!result.empty() && range.begin <= result.back().end) {
+      result.back().end = std::max(result.back().end, range.end);
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
+}
+
 Procedure Discoverer::discover(const DiscoverRequest& request) {
   Procedure procedure;
   procedure.entry = request.entry;
@@ -58,6 +92,7 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
   leaders_.clear();
   worklist_.clear();
   tables_.clear();
+  looked_at_.clear();
   add_leader(request, request.entry);
   for (LinkAddr extra : request.extra_entries) add_leader(request, extra);
   while (!worklist_.empty()) {
@@ -120,7 +155,10 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
     const auto offset = static_cast<size_t>(at - base_);
     if (offset >= bytes_.size()) return;
     isa::Insn insn = isa::decode(bytes_.subspan(offset), at.value());
-    if (insn.size == 0 || !request.range.contains(at + (insn.size - 1u))) return;
+    if (insn.size == 0 || !request.range.contains(at + (insn.size - 1u))) {
+      note_data(at, std::min(isa::kInsnBytesMax, bytes_.size() - offset));
+      return;
+    }
     insn.offset = static_cast<uint32_t>(offset);
     if (request.unstable && insn.flow == Flow::kNone &&
         isa::writes_memory(bytes_.subspan(offset, insn.size))) {
@@ -315,15 +353,20 @@ void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedur
 }
 
 // Which flags a procedure looks at before it sets them, judged by its first instructions only.
-uint8_t Discoverer::flags_live_at_entry(LinkAddr target) {
-  auto [it, inserted] = entry_flags_.try_emplace(target.value(), isa::flag::kAll);
-  if (!inserted) return it->second;
+const Discoverer::EntryFlags& Discoverer::flags_at_entry(LinkAddr target) {
+  auto [it, inserted] = entry_flags_.try_emplace(target.value());
+  EntryFlags& flags = it->second;
+  if (!inserted) return flags;
   uint8_t undecided = isa::flag::kAll;
   uint8_t live = 0;
   LinkAddr at = target;
   constexpr int kLookAheadInsns = 6;
   for (int i = 0; i < kLookAheadInsns && undecided != 0; ++i) {
-    const isa::Insn insn = isa::decode(view_.code_at(at), at.value());
+    const std::span<const uint8_t> bytes = view_.code_at(at);
+    const isa::Insn insn = isa::decode(bytes, at.value());
+    const size_t looked_at =
+        insn.size == 0 ? std::min(isa::kInsnBytesMax, bytes.size()) : insn.size;
+    flags.looked_at.push_back({at, at + looked_at});
     if (insn.size == 0) break;
     live |= undecided & insn.flags_read;
     undecided &= static_cast<uint8_t>(~(insn.flags_written | insn.flags_read));
@@ -334,8 +377,8 @@ uint8_t Discoverer::flags_live_at_entry(LinkAddr target) {
       break;
     }
   }
-  // Looking may have changed the map, so the entry is looked up again.
-  return entry_flags_[target.value()] = live | undecided;
+  flags.live = live | undecided;
+  return flags;
 }
 
 // Backward data flow over the status flags.  At a return, an indirect branch and a branch that
@@ -358,8 +401,12 @@ void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& proced
     }
     const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
     if (block.end == Flow::kCall) {
-      t.out_fixed =
-          request.replaceable ? isa::flag::kAll : flags_live_at_entry(LinkAddr(last.target));
+      t.out_fixed = isa::flag::kAll;
+      if (!request.replaceable) {
+        const EntryFlags& callee = flags_at_entry(LinkAddr(last.target));
+        t.out_fixed = callee.live;
+        looked_at_.insert(looked_at_.end(), callee.looked_at.begin(), callee.looked_at.end());
+      }
     } else if (block.end != Flow::kNone && block.end != Flow::kConditional &&
                block.end != Flow::kCountedJump && block.end != Flow::kJump) {
       t.out_fixed = isa::flag::kAll;

@@ -124,9 +124,14 @@ struct DiscoverRequest {
 // Keeps its working memory between calls; one per thread.
 class Discoverer {
  public:
-  explicit Discoverer(const CodeView& view) : view_(view) {}
+  explicit Discoverer(const CodeView& view);
+  Discoverer(const Discoverer&) = delete;  // its view leads back to it
+  Discoverer& operator=(const Discoverer&) = delete;
   // Disassembles one procedure.  An entry that is not code yields a procedure without blocks.
   Procedure discover(const DiscoverRequest& request);
+  // The bytes that the last discovery rests on: where they, and the answers to the request's
+  // questions, are the same again, so is the procedure.  Ascending.
+  std::vector<LinkRange> sources(const Procedure& procedure) const;
 
  private:
   struct Found {
@@ -142,7 +147,12 @@ class Discoverer {
   void build_edges(const DiscoverRequest& request, Procedure& procedure);
   void add_call_edge(const DiscoverRequest& request, Procedure& procedure, BlockIndex from);
   void compute_flags(const DiscoverRequest& request, Procedure& procedure);
-  uint8_t flags_live_at_entry(LinkAddr target);
+  struct EntryFlags {
+    uint8_t live = isa::flag::kAll;
+    std::vector<LinkRange> looked_at;
+  };
+  const EntryFlags& flags_at_entry(LinkAddr target);
+  void note_data(LinkAddr begin, size_t size_bytes);
   const Found* found_at(LinkAddr address) const;
 
   CodeView view_;
@@ -153,7 +163,8 @@ class Discoverer {
   std::vector<uint32_t> leaders_;  // offsets, unsorted, may repeat
   std::vector<LinkAddr> worklist_;
   std::unordered_map<uint32_t, std::vector<LinkAddr>> tables_;  // by offset of the indirect jump
-  std::unordered_map<uint64_t, uint8_t> entry_flags_;
+  std::unordered_map<uint64_t, EntryFlags> entry_flags_;
+  std::vector<LinkRange> looked_at_;  // besides the instructions
 };
 
 // Finds the table behind an indirect jump from the instructions in front of it (see

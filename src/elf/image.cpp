@@ -149,6 +149,12 @@ std::span<const uint8_t> Image::bytes_at(LinkAddr address) const {
   return impl_->layout.bytes_at(address);
 }
 
+std::span<const uint8_t> Image::constant_at(LinkAddr address) const {
+  const Segment* segment = impl_->layout.segment_at(address);
+  if (segment == nullptr || segment->writable) return {};
+  return impl_->layout.bytes_at(address);
+}
+
 void Image::drop_pages() const {
   impl_->bytes.drop_pages();
 }

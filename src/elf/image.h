@@ -95,6 +95,9 @@ class Image {
   // part; empty when the address is in no segment.
   std::span<const uint8_t> bytes_at(LinkAddr address) const;
 
+  // The same where the segment is not writable; empty in one that is.
+  std::span<const uint8_t> constant_at(LinkAddr address) const;
+
   // The code has been read and will not be again soon: frees the memory of the file's pages.
   void drop_pages() const;
 

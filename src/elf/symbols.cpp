@@ -73,8 +73,20 @@ SymbolTable::SymbolTable(const Layout& program, const Layout* debug) {
   reader.read(program, SHT_SYMTAB, SymbolSource::kSymtab);
   reader.read(program, SHT_DYNSYM, SymbolSource::kDynsym);
   if (debug != nullptr) reader.read(*debug, SHT_SYMTAB, SymbolSource::kDebugFile);
-  std::ranges::sort(candidates, {}, order);
-  for (Symbol& candidate : candidates) {
+  // Symbols are large to move and slow to compare; most have an address of their own.
+  std::vector<std::pair<LinkAddr, uint32_t>> by_address;
+  by_address.reserve(candidates.size());
+  for (uint32_t i = 0; i < candidates.size(); ++i) {
+    by_address.emplace_back(candidates[i].range.begin, i);
+  }
+  std::ranges::sort(by_address, [&](const auto& a, const auto& b) {
+    if (a.first != b.first) return a.first < b.first;
+    const auto which = order(candidates[a.second]) <=> order(candidates[b.second]);
+    return which != 0 ? which < 0 : a.second < b.second;
+  });
+  symbols_.reserve(candidates.size());
+  for (const auto& [address, index] : by_address) {
+    Symbol& candidate = candidates[index];
     const bool repeated = !symbols_.empty() &&
                           symbols_.back().range.begin == candidate.range.begin &&
                           symbols_.back().name == candidate.name;
@@ -82,10 +94,6 @@ SymbolTable::SymbolTable(const Layout& program, const Layout* debug) {
     symbols_.push_back(std::move(candidate));
   }
   symbols_.shrink_to_fit();
-  for (size_t i = 0; i < symbols_.size(); ++i) {
-    const auto [entry, inserted] = by_name_.try_emplace(symbols_[i].name, i);
-    if (!inserted && symbols_[i].global && !symbols_[entry->second].global) entry->second = i;
-  }
   build_stretches();
 }
 
@@ -139,7 +147,16 @@ const Symbol* SymbolTable::at(LinkAddr address) const {
   return exact != symbols_.end() && exact->range.begin == address ? &*exact : nullptr;
 }
 
+void SymbolTable::index_names() const {
+  by_name_.reserve(symbols_.size());
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    const auto [entry, inserted] = by_name_.try_emplace(symbols_[i].name, i);
+    if (!inserted && symbols_[i].global && !symbols_[entry->second].global) entry->second = i;
+  }
+}
+
 const Symbol* SymbolTable::named(std::string_view name) const {
+  std::call_once(names_once_, [this] { index_names(); });
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &symbols_[found->second];
 }

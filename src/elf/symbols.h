@@ -11,6 +11,7 @@
 // Not handled: symbols of type NOTYPE (labels in assembly), and the compressed .gnu_debugdata.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -39,12 +40,15 @@ class SymbolTable {
     size_t symbol = 0;
   };
 
+  void index_names() const;
   void build_stretches();
   void add_stretch(LinkAddr begin, LinkAddr end, size_t symbol);
 
   std::vector<Symbol> symbols_;
   std::vector<Stretch> stretches_;  // sorted, disjoint
-  std::unordered_map<std::string_view, size_t> by_name_;
+  // Few ask by name: made when the first one does.
+  mutable std::once_flag names_once_;
+  mutable std::unordered_map<std::string_view, size_t> by_name_;
 };
 
 }  // namespace tally::elf

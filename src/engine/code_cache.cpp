@@ -18,6 +18,17 @@ namespace {
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
 
+// What a unit keeps of a procedure: all but its instructions.
+cfg::Procedure outline(const cfg::Procedure& p) {
+  cfg::Procedure result;
+  result.entry = p.entry;
+  result.range = p.range;
+  result.blocks = p.blocks;
+  result.edges = p.edges;
+  result.entry_block = p.entry_block;
+  return result;
+}
+
 }  // namespace
 
 void CodeCache::initialize_tables() {
@@ -35,6 +46,8 @@ void CodeCache::initialize_tables() {
   const CacheAddr popped = region_.areas().front().gateway.entries.ret_popped;
   auto* landings = reinterpret_cast<uint64_t*>(tables + tables::kLandings);
   landings[0] = popped.value();
+  // Where 32 bits tell all addresses apart, no landing asks for another: half a megabyte less.
+  if (compare_ == Compare::kLow32) return;
   for (uint32_t low = 0; low < 65536; ++low) set_return_head(static_cast<uint16_t>(low), miss);
 }
 
@@ -127,6 +140,7 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
 }
 
 Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
+  const PhaseTimer timer(phases_, Phase::kDiscover);
   if (module.area == nullptr) {
     TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
   }
@@ -146,9 +160,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
     if (request.known_elsewhere(request.entry)) request.entry = address;
   }
   if (request.entry != address) request.extra_entries.push_back(address);
-  request.never_returns = [&](LinkAddr target) {
-    return module.never_return.contains(target.value());
-  };
+  request.never_returns = [&](LinkAddr target) { return module.never_returns(target); };
   request.replaceable = module.from_memory;
   // Back-traces do not show for sure what is active in code without call frame information.
   request.open_calls = request.replaceable || kept_ != nullptr ||
@@ -165,22 +177,21 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   unit->provenance = request.entry == address && request.entry != bounds.entry
                          ? Provenance::kRunTime
                          : bounds.provenance;
-  unit->procedure = module.discoverer->discover(request);
-  if (unit->procedure.block_at(address) == cfg::kExitBlock) return Ok{};  // the caller names it
-  if (unit->procedure.entry_block == cfg::kExitBlock) {
-    // The supposed beginning is no code; begin where control is.
-    request.entry = address;
-    request.extra_entries.clear();
-    unit->procedure = module.discoverer->discover(request);
-    unit->provenance = Provenance::kRunTime;
-  }
+  // What other units are in the way of is this run's own.
+  KnownProcedures* shared = overlapping.empty() ? module.shared_procedures() : nullptr;
+  const std::shared_ptr<const KnownProcedure> known =
+      find_procedure(*unit, request, address, shared);
+  if (known == nullptr) return Ok{};  // the caller names it
+  unit->procedure = outline(known->procedure);
+  unit->insn_sizes = known->insn_sizes;
   if (unit->replaceable) {
     keep_source(*unit, module.view);
     const LinkAddr begin = unit->procedure.range.begin + unit->source_offset;
     TRY(modules_.check_generated_collision(
         {module.to_target(begin), module.to_target(begin + unit->source.size())}));
   }
-  TRY(emit(*unit, *module.area));
+  number_probes(*unit, *known);
+  TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
   if (kept_ != nullptr) kept_->unit(*unit, modules_);
   units_.push_back(std::move(unit));
@@ -188,69 +199,82 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   return Ok{};
 }
 
-// Probes for procedures that move the stack pointer and jump away, as longjmp and the exception
-// unwinder do: a snapshot of the stack at entry, the commitment in front of the jump.  (Farther in,
-// GCC's unwinder has written over its own frame, and libc describes the stack longjmp goes to.)
-// OCaml raises that way from the middle of procedures that are called often and seldom raise: there
-// the snapshot is taken at the start of the block that jumps.
-// Modules without any call frame information need none: their calls have a second way out, so that
-// their frames never stay open, and many of them move the stack pointer all the time (interpreters
-// that are generated at every return, Go at every change of goroutine).
-void CodeCache::add_events(Unit& unit, std::vector<Plan::Event>& events) {
-  if (unit.module->generated || unit.module->image->unwind_ranges().empty()) return;
-  const cfg::Procedure& p = unit.procedure;
-  std::vector<std::pair<uint32_t, EventKind>> wanted;
-  bool at_entry = false;
-  for (uint32_t b = 0; b < p.blocks.size(); ++b) {
-    const cfg::Block& block = p.blocks[b];
-    if (block.end != isa::Flow::kReturn && block.end != isa::Flow::kIndirectJump) continue;
-    bool loads = false;
-    for (const isa::Insn& insn : p.insns_of(block)) {
-      const auto bytes = unit.module->view.code_at(p.range.begin + insn.offset).first(insn.size);
-      if (insn.loads_stack_pointer) loads = true;
-      if (insn.loads_stack_pointer && !isa::raises_as_ocaml(bytes)) at_entry = true;
-      if (isa::restores_stack_from_frame(bytes)) loads = false;
+// The procedure with its counters placed, as another image run has found it or found now; nullptr
+// when the address is no code.
+std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
+                                                                cfg::DiscoverRequest& request,
+                                                                LinkAddr address,
+                                                                KnownProcedures* shared) {
+  const ProcedureKey key{request.range, request.entry, address, request.open_calls};
+  if (shared != nullptr) {
+    if (auto known = shared->find(key)) {
+      stats_.known += 1;
+      return known;
     }
-    if (!loads) continue;
-    wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
-    wanted.push_back({block.first_insn, EventKind::kSnapshot});
   }
-  if (wanted.empty()) return;
-  if (at_entry) {
-    std::erase_if(wanted, [](const auto& one) { return one.second == EventKind::kSnapshot; });
-    wanted.push_back({p.blocks[p.entry_block].first_insn, EventKind::kSnapshot});
+  cfg::Discoverer& discoverer = *unit.module->discoverer;
+  auto fresh = std::make_shared<KnownProcedure>();
+  cfg::Procedure& p = fresh->procedure;
+  p = discoverer.discover(request);
+  if (p.block_at(address) == cfg::kExitBlock) return nullptr;
+  if (p.entry_block == cfg::kExitBlock) {
+    // The supposed beginning is no code; begin where control is.
+    request.entry = address;
+    request.extra_entries.clear();
+    p = discoverer.discover(request);
+    unit.provenance = Provenance::kRunTime;
+    shared = nullptr;
   }
-  std::sort(wanted.begin(), wanted.end());
-  for (const auto& [insn, kind] : wanted) {
-    // An entry block of one instruction needs no snapshot: there is nothing between.
-    if (!events.empty() && events.back().insn == insn) continue;
+  fresh->insn_sizes.reserve(p.insns.size());
+  for (const isa::Insn& insn : p.insns) fresh->insn_sizes.push_back(insn.size);
+  place(unit, *fresh);
+  if (shared != nullptr) {
+    fresh->sources = discoverer.sources(p);
+    shared->add(key, fresh);
+  }
+  return fresh;
+}
+
+void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
+  const PhaseTimer timer(phases_, Phase::kPlace);
+  const Module& module = *unit.module;
+  const FeedbackWeights feedback = feedback_ ? feedback_(module) : FeedbackWeights();
+  procedure.plan =
+      make_plan(procedure.procedure, placement_, feedback, [&] { return procedure.counters++; });
+  if (module.generated || module.image->unwind_ranges().empty()) return;
+  procedure.events = find_events(procedure.procedure, module.view);
+}
+
+// Counters and events of the unit's own.
+void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
+  unit.plan = known.plan;
+  const auto first = static_cast<int32_t>(next_counter_);
+  for (uint32_t i = 0; i < known.counters; ++i) allocate_counter();
+  for (auto* counters : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
+    for (int32_t& counter : *counters) {
+      if (counter != kNoCounter) counter += first;
+    }
+  }
+  for (const WantedEvent& wanted : known.events) {
     EventState event;
-    event.kind = kind;
+    event.kind = wanted.kind;
     event.unit = unit.id;
-    for (uint32_t b = 0; b < p.blocks.size(); ++b) {
-      const cfg::Block& block = p.blocks[b];
-      if (block.first_insn <= insn && insn < block.first_insn + block.insn_count) {
-        event.block = b;
-        event.insn = insn - block.first_insn;
-      }
-    }
-    events.push_back({insn, static_cast<uint32_t>(events_.size())});
+    event.block = wanted.block;
+    event.insn = wanted.insn_in_block;
+    unit.plan.events.push_back({wanted.insn, static_cast<uint32_t>(events_.size())});
     events_.push_back(event);
   }
 }
 
-Status CodeCache::emit(Unit& unit, Area& area) {
-  const FeedbackWeights feedback = feedback_ ? feedback_(*unit.module) : FeedbackWeights();
-  unit.plan =
-      make_plan(unit.procedure, placement_, feedback, [this] { return allocate_counter(); });
-  add_events(unit, unit.plan.events);
+Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) {
+  const PhaseTimer timer(phases_, Phase::kEmit);
   unit.first_link = static_cast<uint32_t>(links_.size());
   unit.first_site = static_cast<uint32_t>(sites_.size());
   unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
   unit.first_block = next_block_;
   next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
   EmitRequest request;
-  request.procedure = &unit.procedure;
+  request.procedure = &procedure;
   request.plan = &unit.plan;
   request.view = &unit.module->view;
   request.bias = unit.module->bias;
@@ -283,21 +307,6 @@ Status CodeCache::emit(Unit& unit, Area& area) {
   return Ok{};
 }
 
-std::vector<uint32_t> CodeCache::units_meeting(const Module& module, LinkRange range) const {
-  std::vector<uint32_t> result;
-  const uint64_t lowest =
-      range.begin.value() > widest_range_bytes_ ? range.begin.value() - widest_range_bytes_ : 0;
-  for (auto it = by_range_.lower_bound({module.id, lowest});
-       it != by_range_.end() && it->first.first == module.id &&
-       it->first.second < range.end.value();
-       ++it) {
-    for (const uint32_t id : it->second) {
-      if (units_[id]->procedure.range.end > range.begin) result.push_back(id);
-    }
-  }
-  return result;
-}
-
 BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {
   for (const uint32_t id : candidates) {
     const Unit& unit = *units_[id];
@@ -322,6 +331,7 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
 }
 
 void CodeCache::register_unit(Unit& unit, Area& area) {
+  const PhaseTimer timer(phases_, Phase::kLink);
   add_record(area, CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
   add_record(area, CodeRecord{unit.code.cold_begin, CodeRecord::Kind::kUnitCold, unit.id, 0});
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) links_.push_back({unit.id, i});
@@ -333,21 +343,16 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   }
   for (const SyscallSite& s : unit.code.syscalls) syscalls_.push_back({unit.id, s});
   for (uint32_t i = 0; i < unit.code.checks.size(); ++i) checks_.push_back({unit.id, i});
-  cfg::Procedure& p = unit.procedure;
+  const cfg::Procedure& p = unit.procedure;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
   }
-  by_range_[{unit.module->id, p.range.begin.value()}].push_back(unit.id);
-  widest_range_bytes_ = std::max(widest_range_bytes_, p.range.size_bytes());
+  by_range_.add(unit.module->id, p.range, unit.id);
   stats_.units += 1;
-  stats_.instructions += p.insns.size();
+  stats_.instructions += unit.insn_sizes.size();
   stats_.blocks += p.blocks.size();
   stats_.edges += p.edges.size();
   stats_.code_bytes += unit.code.size_bytes;
-  unit.insn_sizes.reserve(p.insns.size());
-  for (const isa::Insn& insn : p.insns) unit.insn_sizes.push_back(insn.size);
-  p.insns.clear();
-  p.insns.shrink_to_fit();
 }
 
 void CodeCache::seal() {
@@ -361,7 +366,6 @@ void CodeCache::seal() {
     module->image->drop_pages();
   }
   returns_.clear();
-  returns_.shrink_to_fit();
   blocks_ = FlatMap<uint64_t>();
   call_blocks_ = FlatMap<uint64_t>();
   waiting_ = FlatMap<uint32_t>();
@@ -451,8 +455,9 @@ bool CodeCache::has_landing(TargetAddr return_address) const {
   const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
   const uint32_t number = numbers[static_cast<uint32_t>(return_address.value())];
   if (number != 0 && landings_[number] == return_address.value()) return true;
-  const Chain& chain = returns_[static_cast<uint16_t>(return_address.value())];
-  return std::any_of(chain.begin(), chain.end(), [&](const ChainEntry& entry) {
+  const auto chain = returns_.find(static_cast<uint16_t>(return_address.value()));
+  if (chain == returns_.end()) return false;
+  return std::any_of(chain->second.begin(), chain->second.end(), [&](const ChainEntry& entry) {
     return entry.original == return_address.value();
   });
 }

@@ -33,10 +33,14 @@
 #include <vector>
 
 #include "base/flat_map.h"
+#include "engine/events.h"
+#include "engine/known_procedures.h"
 #include "engine/modules.h"
+#include "engine/phases.h"
 #include "engine/plan.h"
 #include "engine/region.h"
 #include "engine/translated.h"
+#include "engine/unit_index.h"
 #include "profile/model.h"
 
 namespace tally::engine {
@@ -44,7 +48,6 @@ namespace tally::engine {
 // How control came to an address; it decides what the address is taken for.
 enum class Arrival : uint8_t { kCall, kJump, kReturn };
 
-enum class EventKind : uint8_t { kSnapshot, kCommit };
 struct EventState {
   EventKind kind = EventKind::kSnapshot;
   uint32_t unit = 0;
@@ -64,6 +67,7 @@ struct CodeRecord {
 
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+  uint64_t known = 0;        // units whose procedure another image run had found
   uint64_t invalidated = 0;  // units that went because their code had changed
 };
 
@@ -80,15 +84,21 @@ class KeptRun;
 
 class CodeCache : public Translated {
  public:
-  CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement)
-      : region_(region), modules_(modules), process_(process), placement_(placement) {}
+  CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement,
+            PhaseTimes& phases)
+      : region_(region),
+        modules_(modules),
+        process_(process),
+        placement_(placement),
+        phases_(phases) {}
 
   // How areas can be mapped at the moment; set by the session.
   void set_remote_call(RemoteCall call) { remote_call_ = std::move(call); }
   void set_feedback(std::function<FeedbackWeights(const Module&)> feedback) {
     feedback_ = std::move(feedback);
   }
-  // Fills the tables that generated code looks at; once an area exists.
+  // Fills the tables that generated code looks at; once an area exists, and it is known how
+  // addresses are told apart.
   void initialize_tables();
 
   // Everything is written down as it is made, for a monitor that may be killed; threads say where
@@ -195,8 +205,11 @@ class CodeCache : public Translated {
   };
   Bounds bounds_of(Module& module, LinkAddr address, Arrival how);
   Status translate_at(Module& module, LinkAddr address, Arrival how);
-  Status emit(Unit& unit, Area& area);
-  void add_events(Unit& unit, std::vector<translate::Plan::Event>& events);
+  std::shared_ptr<const KnownProcedure> find_procedure(Unit& unit, cfg::DiscoverRequest& request,
+                                                       LinkAddr address, KnownProcedures* shared);
+  void place(const Unit& unit, KnownProcedure& procedure);
+  void number_probes(Unit& unit, const KnownProcedure& known);
+  Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
   void register_unit(Unit& unit, Area& area);
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
@@ -208,7 +221,9 @@ class CodeCache : public Translated {
   // `candidates` are looked at.
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
   // Units of the module whose range meets [begin, end).
-  std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const;
+  std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
+    return by_range_.meeting(module.id, range);
+  }
   Bounds bounds_of_generated(Module& module, LinkAddr address) const;
   bool is_undescribed(const Unit& unit) const;
   bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
@@ -251,6 +266,7 @@ class CodeCache : public Translated {
   ModuleMap& modules_;
   tracee::Process& process_;
   PlacementKind placement_;
+  PhaseTimes& phases_;
   KeptRun* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;
@@ -268,14 +284,12 @@ class CodeCache : public Translated {
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
-  FlatMap<uint32_t> arrival_index_;       // unit << 44 | block << 20 | insn
-  std::vector<uint64_t> landings_ = {0};  // original addresses, by number
-  std::vector<Chain> returns_ = std::vector<Chain>(65536);
-  std::vector<std::vector<CodeRecord>> records_;  // by half of an area, ascending
-  FlatMap<uint64_t> call_blocks_;                 // memo of call_block_of
-  // By module and beginning of the range, for `units_meeting`; with the widest range seen.
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> by_range_;
-  uint64_t widest_range_bytes_ = 0;
+  FlatMap<uint32_t> arrival_index_;                      // unit << 44 | block << 20 | insn
+  std::vector<uint64_t> landings_ = {0};                 // original addresses, by number
+  std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits; kAll64 only
+  std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
+  FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
+  UnitIndex by_range_;                                   // of the living units
   std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_
   std::vector<std::pair<uint32_t, uint32_t>> checks_;    // unit, index in its checks
   struct Incoming {                                      // a way into a replaceable unit

@@ -14,6 +14,7 @@
 namespace tally::engine {
 
 Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
+  const PhaseTimer timer(phases_, Phase::kBegin);
   const pid_t pid = process_->pid();
   user_regs_struct regs{};
   if (!process_->try_registers(pid, regs)) return make_error("process {} is gone", pid);
@@ -31,20 +32,25 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   TRY(open_kept());
   const SignalPause pause(*process_, pid);
   const RemoteCall call = remote_call();
-  TRY(region_.create_in_place(parent.region_, *process_, call));
-  TRY(region_.close_target_descriptor(call));
+  TRY(take_region_of(parent, call));
   modules_.inherit(parent.modules_, region_);
   service_.inherit_limit(parent.service_.limit_added_bytes());
   service_.pretend_dumpable(parent.service_.pretended_dumpable());
-  cache_.initialize_tables();
   cache_.set_compare(parent.cache_.compare());
   cache_.set_returns(parent.cache_.returns_form());
+  cache_.initialize_tables();
   enable_feedback();
   cache_.set_remote_call(call);
   TRY(begin_at(pc, regs, parent, maker, parent_slot));
   if (known) threads_[pid].rseq = parent.service_.rseq_of(parent_slot, thread->second.rseq);
   areas_by_mailbox();
   return Ok{};
+}
+
+Status ImageRun::take_region_of(const ImageRun& parent, const RemoteCall& call) {
+  const PhaseTimer timer(phases_, Phase::kRegion);
+  TRY(region_.create_in_place(parent.region_, *process_, call));
+  return region_.close_target_descriptor(call);
 }
 
 // The only thread of the process is about to execute the instruction at `pc`.

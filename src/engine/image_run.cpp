@@ -22,10 +22,10 @@ using namespace translate;
 using profile::AbnormalKind;
 
 Status ImageRun::check_target() {
-  auto image = elf::Image::open(process_->executable_path());
-  if (!image) {
+  auto file = files_.open(process_->executable_path());
+  if (!file) {
     return make_error(ErrorKind::kNotExecutable, "{}: {}", process_->executable_path(),
-                      image.error().message);
+                      file.error().message);
   }
   return Ok{};
 }
@@ -120,6 +120,7 @@ Status ImageRun::open_kept() {
 }
 
 Status ImageRun::set_up() {
+  const PhaseTimer timer(phases_, Phase::kBegin);
   TRY(check_target());
   TRY(open_kept());
   describe_process(*process_, facts_);
@@ -153,6 +154,7 @@ Status ImageRun::set_up() {
 // The region, the modules, and the program's text out of reach.  `scratch`: writable memory of the
 // target, which is put back.
 Status ImageRun::map_everything(TargetAddr scratch) {
+  const PhaseTimer timer(phases_, Phase::kRegion);
   const RemoteCall call = remote_call();
   cache_.set_remote_call(call);
   TRY(region_.create(*process_, call, scratch));
@@ -163,8 +165,8 @@ Status ImageRun::map_everything(TargetAddr scratch) {
     if (module->generated) continue;  // an executable stack; rarely used as code
     TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
   }
-  cache_.initialize_tables();
   choose_forms();
+  cache_.initialize_tables();
   enable_feedback();
   // The instruction borrowed so far is about to become non-executable.
   syscall_insn_ = TargetAddr(region_.areas().front().gateway.monitor_syscall.value());
@@ -184,6 +186,7 @@ void ImageRun::areas_by_mailbox() {
 // ---- threads -----------------------------------------------------------------------------------
 
 void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
+  const PhaseTimer timer(phases_, Phase::kStop);
   user_regs_struct regs{};
   if (!process_->try_registers(tid, regs)) {
     threads_[tid].own_process = own_process;  // killed before it began; its end is to come
@@ -263,6 +266,7 @@ void ImageRun::expect_end() {
 }
 
 void ImageRun::thread_exiting(const tracee::Event& event) {
+  const PhaseTimer timer(phases_, Phase::kStop);
   const pid_t tid = event.tid;
   auto it = threads_.find(tid);
   if (it == threads_.end() || !it->second.slot) return process_->resume(tid);
@@ -292,6 +296,7 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
 }
 
 void ImageRun::thread_gone(const tracee::Event& event) {
+  const PhaseTimer timer(phases_, Phase::kStop);
   // One that was killed on its way out does not stop there any more.
   if (auto it = threads_.find(event.tid); it != threads_.end() && it->second.slot) {
     const uint32_t slot = *it->second.slot;
@@ -370,7 +375,9 @@ void ImageRun::dump_state(std::ostream& out) const {
   }
 }
 
-void ImageRun::collect(profile::Profile& result) {
+// Counts from counters.
+void ImageRun::solve(profile::Profile& result) {
+  const PhaseTimer timer(phases_, Phase::kSolve);
   ledger_.settle_inherited();
   std::vector<uint64_t> counters(cache_.counters_used(), 0);
   totals_.finish(counters.size(),
@@ -382,9 +389,10 @@ void ImageRun::collect(profile::Profile& result) {
   }
   // The profile of a large program is as large as what it is made from; both should not be here at
   // once more than need be.
+  constexpr uint64_t kLargeBlocks = 300'000;
   region_.unmap();
   cache_.seal();
-  malloc_trim(0);
+  if (cache_.stats().blocks > kLargeBlocks) malloc_trim(0);
   if (!service_.generated().doubt().empty()) {
     ledger_.issue("changed code", service_.generated().doubt());
   }
@@ -393,11 +401,15 @@ void ImageRun::collect(profile::Profile& result) {
                  [&](const Unit& unit) { return procedure_name(unit, names); }},
                 result);
   totals_.add_rows(result, facts_.begun);
+  facts_.counters = counters.size();
+  for (uint64_t value : counters) facts_.counter_increments += value;
+}
+
+void ImageRun::collect(profile::Profile& result) {
+  solve(result);
   result.run = std::move(facts_);
   profile::Run& run = result.run;
   run.threads = threads_total_;
-  run.counters = counters.size();
-  for (uint64_t value : counters) run.counter_increments += value;
   run.code_cache_bytes = cache_.stats().code_bytes;
   run.instructions_translated = cache_.stats().instructions;
   run.misses = service_.requests();
@@ -412,6 +424,10 @@ void ImageRun::collect(profile::Profile& result) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
+  run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
+  phases_.name_all([&](const char* fact, uint64_t microseconds) {
+    run.more.emplace_back(fact, std::to_string(microseconds));
+  });
 }
 
 }  // namespace tally::engine

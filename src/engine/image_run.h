@@ -29,6 +29,7 @@
 #include "engine/code_cache.h"
 #include "engine/kept_run.h"
 #include "engine/ledger.h"
+#include "engine/phases.h"
 #include "engine/run_options.h"
 #include "engine/service.h"
 #include "engine/signals.h"
@@ -40,13 +41,15 @@ namespace tally::engine {
 
 class ImageRun {
  public:
-  ImageRun(std::unique_ptr<tracee::Process> process, const RunOptions& options)
+  // `files`: what the session knows of files.
+  ImageRun(std::unique_ptr<tracee::Process> process, const RunOptions& options, KnownFiles& files)
       : process_(std::move(process)),
         options_(options),
-        modules_(*process_),
-        cache_(region_, modules_, *process_, options.placement),
+        files_(files),
+        modules_(*process_, files, phases_),
+        cache_(region_, modules_, *process_, options.placement, phases_),
         ledger_(cache_, modules_, region_, *process_),
-        service_(region_, cache_, modules_, ledger_, *process_),
+        service_(region_, cache_, modules_, ledger_, *process_, phases_),
         totals_(cache_, region_, ledger_),
         signals_(*process_, region_, cache_, ledger_, service_) {
     service_.set_before_exec([this](uint32_t slot) { totals_.name(slot); });
@@ -142,6 +145,7 @@ class ImageRun {
   }
   Status open_kept();
   Status map_everything(TargetAddr scratch);
+  Status take_region_of(const ImageRun& parent, const RemoteCall& call);
   Status begin_attached(pid_t tid, user_regs_struct& regs);
   Result<BlockRef> interrupted_call(TargetAddr pc);
   Status go_native(const RemoteCall& call);
@@ -153,6 +157,7 @@ class ImageRun {
   Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent, pid_t maker,
                   uint32_t parent_slot);
   void areas_by_mailbox();
+  void solve(profile::Profile& profile);
   void end(double cpu_seconds);
   void expect_end();
   void name_vanished(pid_t tid);
@@ -167,7 +172,9 @@ class ImageRun {
 
   std::unique_ptr<tracee::Process> process_;
   const RunOptions& options_;
+  KnownFiles& files_;
   std::unique_ptr<KeptRun> kept_;
+  PhaseTimes phases_;
   Region region_;
   ModuleMap modules_;
   CodeCache cache_;

@@ -79,7 +79,9 @@ void CodeCache::remove_return(uint64_t original) {
   const uint32_t number = numbers[static_cast<uint32_t>(original)];
   if (number != 0 && landings_[number] == original) set_landing_number(original, 0);
   const auto low = static_cast<uint16_t>(original);
-  Chain& chain = returns_[low];
+  const auto known = returns_.find(low);
+  if (known == returns_.end()) return;
+  Chain& chain = known->second;
   auto it = std::find_if(chain.begin(), chain.end(),
                          [&](const ChainEntry& e) { return e.original == original; });
   if (it == chain.end()) return;
@@ -133,9 +135,7 @@ void CodeCache::invalidate(uint32_t id) {
   unit.dead = true;
   stats_.invalidated += 1;
   const cfg::Procedure& p = unit.procedure;
-  auto& siblings = by_range_[{unit.module->id, p.range.begin.value()}];
-  std::erase(siblings, id);
-  if (siblings.empty()) by_range_.erase({unit.module->id, p.range.begin.value()});
+  by_range_.remove(unit.module->id, p.range, id);
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const uint64_t address = unit.module->to_target(unit.address_of(b)).value();
     const BlockCode& code = unit.code.blocks[b];

@@ -167,6 +167,7 @@ bool CodeCache::link_is_call(uint32_t link_id) const {
 // that have been waiting for it.  Other ways than to the entry of a procedure need an arrival of
 // their own, and wait until they are taken.
 void CodeCache::join_links(const Unit& unit) {
+  const PhaseTimer timer(phases_, Phase::kLink);
   next_waiting_.resize(links_.size());
   link_waits_.resize(links_.size());
   if (unit.replaceable) return;
@@ -443,9 +444,9 @@ void CodeCache::cut(TargetRange range) {
     if (range.contains(TargetAddr(landings_[id]))) set_landing_number(landings_[id], 0);
   }
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;
-  for (uint32_t low = 0; low < 65536; ++low) {
-    rebuild(returns_[low], miss,
-            [&](CacheAddr head) { set_return_head(static_cast<uint16_t>(low), head); });
+  for (auto& entry : returns_) {
+    const uint16_t low = entry.first;
+    rebuild(entry.second, miss, [&](CacheAddr head) { set_return_head(low, head); });
   }
   for (SiteState& state : sites_) {
     for (Pair& pair : state.pairs) pair.cut |= range.contains(pair.target);

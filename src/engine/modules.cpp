@@ -1,6 +1,8 @@
 // See modules.h.
 #include "engine/modules.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,42 +11,19 @@ namespace {
 
 constexpr uint64_t kPageMask = ~uint64_t{0xfff};
 
-bool never_returns_by_name(const std::string& name) {
-  static constexpr const char* kNames[] = {"abort",
-                                           "exit",
-                                           "_exit",
-                                           "_Exit",
-                                           "__assert_fail",
-                                           "longjmp",
-                                           "__longjmp_chk",
-                                           "__stack_chk_fail",
-                                           "__cxa_throw",
-                                           "__cxa_rethrow",
-                                           "_Unwind_Resume",
-                                           "__cxa_bad_cast",
-                                           "__fortify_fail",
-                                           "__chk_fail",
-                                           "__libc_fatal",
-                                           "pthread_exit",
-                                           "__cxa_throw_bad_array_new_length",
-                                           "_ZSt9terminatev"};
-  return std::any_of(std::begin(kNames), std::end(kNames),
-                     [&](const char* n) { return name == n; });
-}
-
 bool is_special(const std::string& path) {
   return path.empty() || path[0] == '[';
 }
 
-Result<std::shared_ptr<elf::Image>> image_of(const tracee::Mapping& m,
-                                             const tracee::Process& process,
-                                             const std::string& root) {
-  if (m.path != "[vdso]") return elf::Image::open(root + m.path);
+Result<std::shared_ptr<KnownFile>> file_of(const tracee::Mapping& m, KnownFiles& files,
+                                           const tracee::Process& process,
+                                           const std::string& root) {
+  if (m.path != "[vdso]") return files.open(root + m.path);
   std::vector<uint8_t> bytes(m.range.size_bytes());
   if (!process.read_memory(m.range.begin, bytes.data(), bytes.size())) {
     return make_error("cannot read the vdso");
   }
-  return elf::Image::from_bytes("[vdso]", std::move(bytes));
+  return files.vdso(std::move(bytes));
 }
 
 // Whether the range lies in segments that the file says are code, at this bias.
@@ -91,6 +70,7 @@ Result<std::vector<tracee::Mapping>> ModuleMap::executable_mappings() const {
 }
 
 Status ModuleMap::refresh(TargetRange executable_now) {
+  const PhaseTimer timer(phases_, Phase::kModules);
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_.mappings());
   for (const tracee::Mapping& m : mappings) {
     if (m.path == "[vsyscall]") continue;
@@ -120,8 +100,8 @@ Status ModuleMap::refresh(TargetRange executable_now) {
 
 Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::Mapping>& all,
                       TargetRange executable) {
-  auto image = image_of(mapping, process_, root_.value_or(""));
-  if (!image) {
+  auto file = file_of(mapping, files_, process_, root_.value_or(""));
+  if (!file) {
     // No ELF file, or one that is gone by now: what is in memory counts.
     add_generated(executable, mapping.writable, false);
     return Ok{};
@@ -129,7 +109,9 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
   auto module = std::make_unique<Module>();
   module->id = static_cast<uint32_t>(modules_.size());
   module->path = mapping.path;
-  module->image = *image;
+  module->file = *file;
+  module->file->add_user();
+  module->image = module->file->image();
   if (mapping.path == "[vdso]") {
     uint64_t lowest = UINT64_MAX;
     for (const elf::Segment& s : module->image->segments()) {
@@ -160,11 +142,6 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     }
   }
   TRY(check_file_collision(*module));
-  for (const elf::Symbol& symbol : module->image->symbols()) {
-    if (never_returns_by_name(symbol.name)) {
-      module->never_return.insert(symbol.range.begin.value());
-    }
-  }
   prepare_view(*module);
   if (mapping.writable) {
     module->writable.add(executable);
@@ -196,7 +173,12 @@ void ModuleMap::prepare_view(Module& module) const {
   const tracee::Process* process = &process_;
   const uint64_t bias = module.bias;
   module.view.code_at = [shared](LinkAddr a) { return shared->bytes_at(a); };
-  module.view.read_data = [process, bias](LinkAddr a, void* data, size_t size_bytes) {
+  // What the program cannot write is as in the file, and needs no look at its memory.
+  module.view.read_data = [process, bias, shared](LinkAddr a, void* data, size_t size_bytes) {
+    if (const auto constant = shared->constant_at(a); constant.size() >= size_bytes) {
+      memcpy(data, constant.data(), size_bytes);
+      return true;
+    }
     return process->read_memory(TargetAddr(a.value() + bias), data, size_bytes);
   };
   module.view.pointer_bias = bias;
@@ -217,7 +199,8 @@ void ModuleMap::inherit(const ModuleMap& parent, Region& region) {
     module->shared = theirs->shared;
     module->main_program = theirs->main_program;
     module->generated = theirs->generated;
-    module->never_return = theirs->never_return;
+    module->file = theirs->file;
+    if (module->file != nullptr) module->file->add_user();
     if (theirs->area != nullptr) module->area = &region.areas()[theirs->area->index];
     if (theirs->from_memory) {
       read_from_memory(*module);

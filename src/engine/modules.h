@@ -11,11 +11,12 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "cfg/procedure.h"
 #include "elf/image.h"
+#include "engine/known_files.h"
+#include "engine/phases.h"
 #include "engine/ranges.h"
 #include "engine/region.h"
 #include "profile/model.h"
@@ -39,8 +40,16 @@ struct Module {
   Area* area = nullptr;      // once something of it is translated
   cfg::CodeView view;
   std::unique_ptr<cfg::Discoverer> discoverer;
-  std::unordered_set<uint64_t> never_return;  // link addresses of abort, exit, ...
+  std::shared_ptr<KnownFile> file;  // what other image runs know of it, too; null if generated
 
+  // Calls of abort, exit, ...
+  bool never_returns(LinkAddr target) const {
+    return file != nullptr && file->never_return().contains(target.value());
+  }
+  // What other image runs have found in the file; nullptr where this run's memory counts.
+  KnownProcedures* shared_procedures() const {
+    return file == nullptr || from_memory ? nullptr : file->procedures();
+  }
   bool holds(TargetAddr address) const { return executable.contains(address); }
   LinkAddr to_link(TargetAddr address) const { return LinkAddr(address.value() - bias); }
   TargetAddr to_target(LinkAddr address) const { return TargetAddr(address.value() + bias); }
@@ -48,7 +57,8 @@ struct Module {
 
 class ModuleMap {
  public:
-  explicit ModuleMap(tracee::Process& process) : process_(process) {}
+  ModuleMap(tracee::Process& process, KnownFiles& files, PhaseTimes& phases)
+      : process_(process), files_(files), phases_(phases) {}
 
   // Reads /proc/PID/maps and adds the modules that are new.  `executable_now` (a range, may be
   // empty) has just been mapped executable for the program, though the kernel was not told so.
@@ -117,6 +127,8 @@ class ModuleMap {
   void prepare_view(Module& module) const;
 
   tracee::Process& process_;
+  KnownFiles& files_;
+  PhaseTimes& phases_;
   std::vector<std::unique_ptr<Module>> modules_;
   bool is_in_memory(const Module& module) const;
 

@@ -170,6 +170,8 @@ void Service::serve(uint32_t slot) {
   }
   calls_replayed_ = 0;
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
+  const bool call = request == Request::kSyscall || request == Request::kSyscallDone;
+  const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);
   ++requests_[static_cast<size_t>(request) % requests_.size()];
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));

@@ -29,12 +29,13 @@ namespace tally::engine {
 class Service {
  public:
   Service(Region& region, CodeCache& cache, ModuleMap& modules, Ledger& ledger,
-          tracee::Process& process)
+          tracee::Process& process, PhaseTimes& phases)
       : region_(region),
         cache_(cache),
         modules_(modules),
         ledger_(ledger),
         process_(process),
+        phases_(phases),
         generated_(modules, cache) {}
   // Everything here is used under the lock of the service thread.
 
@@ -165,6 +166,7 @@ class Service {
   ModuleMap& modules_;
   Ledger& ledger_;
   tracee::Process& process_;
+  PhaseTimes& phases_;
   std::vector<uint32_t> active_;
   std::vector<uint32_t> free_;
   uint32_t slots_used_ = 0;

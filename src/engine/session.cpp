@@ -103,7 +103,7 @@ class Session {
   Event first_stop_of(pid_t tid);
   void fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker);
   void process_execed(const Event& event);
-  std::optional<std::string> why_not_followed(pid_t pid, const ImageRun& old) const;
+  std::optional<std::string> why_not_followed(pid_t pid, const ImageRun& old);
   Status follow_exec(pid_t pid, ImageRun& old);
   void thread_gone(const Event& event);
   void finish_if_over(ImageRun& image);
@@ -119,6 +119,7 @@ class Session {
 
   const RunOptions& options_;
   const pid_t main_pid_;
+  KnownFiles files_;
   std::map<ImageRun*, std::unique_ptr<ImageRun>> images_;  // that are not over
   std::map<pid_t, ImageRun*> owner_;                       // of each thread
   std::map<pid_t, Event> early_;  // first stops of threads whose birth is not yet announced
@@ -161,7 +162,7 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
 }
 
 Status Session::run(std::unique_ptr<tracee::Process> process) {
-  auto image = std::make_unique<ImageRun>(std::move(process), options_);
+  auto image = std::make_unique<ImageRun>(std::move(process), options_, files_);
   TRY(image->set_up());
   service_thread_.start();
   finisher_.start();
@@ -318,7 +319,7 @@ Status Session::run_attached() {
   };
   auto process = tracee::Process::adopt(main_pid_);
   if (!process) return give_up(process.error());
-  auto image = std::make_unique<ImageRun>(std::move(*process), options_);
+  auto image = std::make_unique<ImageRun>(std::move(*process), options_, files_);
   if (Status status = image->attach(threads); !status) {
     image->process().let_go();
     return give_up(status.error());
@@ -485,7 +486,7 @@ void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
   }
   auto process = tracee::Process::adopt(tid);
   if (!process) return fail(process.error());
-  auto image = std::make_unique<ImageRun>(std::move(*process), options_);
+  auto image = std::make_unique<ImageRun>(std::move(*process), options_, files_);
   const Status adopted = image->adopt(maker, maker_tid);
   if (adopted) {
     begin_image(std::move(image), "fork", &maker);
@@ -533,7 +534,7 @@ bool lost_rights(const std::string& program) {
          ((status.st_mode & S_ISGID) != 0 && (status.st_mode & S_IXGRP) != 0);
 }
 
-std::optional<std::string> Session::why_not_followed(pid_t pid, const ImageRun& old) const {
+std::optional<std::string> Session::why_not_followed(pid_t pid, const ImageRun& old) {
   if (!options_.follow_children && pid != main_pid_) {
     return "child processes ran natively and were not counted";
   }
@@ -544,7 +545,7 @@ std::optional<std::string> Session::why_not_followed(pid_t pid, const ImageRun& 
         "judges the system calls that Tally would make in it",
         program);
   }
-  auto elf = elf::Image::open(program);
+  auto elf = files_.open(program);
   if (elf) return std::nullopt;
   return fmt::format("became {}, which ran natively and was not counted: {}", program,
                      elf.error().message);
@@ -552,7 +553,7 @@ std::optional<std::string> Session::why_not_followed(pid_t pid, const ImageRun& 
 
 Status Session::follow_exec(pid_t pid, ImageRun& old) {
   TRY_ASSIGN(std::unique_ptr<tracee::Process> process, tracee::Process::adopt(pid));
-  auto image = std::make_unique<ImageRun>(std::move(process), options_);
+  auto image = std::make_unique<ImageRun>(std::move(process), options_, files_);
   image->service().inherit_limit(old.service().limit_added_bytes());
   Status status = tracee::Process::finish_exec(pid);
   if (status) status = image->set_up();

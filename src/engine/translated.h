@@ -30,7 +30,7 @@ struct BlockRef {
 struct Unit {
   uint32_t id = 0;
   Module* module = nullptr;
-  cfg::Procedure procedure;         // instructions dropped after translation
+  cfg::Procedure procedure;         // without its instructions
   std::vector<uint8_t> insn_sizes;  // by instruction
   translate::Plan plan;
   translate::UnitCode code;

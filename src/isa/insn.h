@@ -48,6 +48,8 @@ inline constexpr uint8_t kChangedByInc = kAll & ~kCarry;
 }  // namespace flag
 
 inline constexpr uint64_t kSyscallBytes = 2;  // of `syscall` itself
+// No instruction is longer.
+inline constexpr size_t kInsnBytesMax = 15;
 
 struct Insn {
   uint64_t target = 0;  // direct branches: the target; RIP-relative operands: the effective address

@@ -526,5 +526,62 @@ TEST(Discover, RealCodeIsFoundTheSameTwice) {
   EXPECT_GT(tables, 100u) << "libc's switches have jump tables";
 }
 
+// Everything that a discovery does not name as its source may be anything.
+TEST(Discover, RestsOnItsSourcesAlone) {
+  auto opened = elf::Image::open("/lib/x86_64-linux-gnu/libc.so.6");
+  ASSERT_TRUE(opened) << opened.error().message;
+  const std::shared_ptr<elf::Image> image = *opened;
+  std::vector<uint8_t> whole(image->segments().back().range.end.value());
+  for (const elf::Segment& s : image->segments()) {
+    const auto bytes = image->bytes_at(s.range.begin);
+    std::ranges::copy(bytes, whole.begin() + static_cast<ptrdiff_t>(s.range.begin.value()));
+  }
+  std::vector<uint8_t> shown = whole;
+  for (uint8_t& byte : shown) byte = static_cast<uint8_t>(~byte);
+  const auto view_of = [&](const std::vector<uint8_t>& bytes) {
+    CodeView view;
+    view.code_at = [&](LinkAddr a) -> std::span<const uint8_t> {
+      const size_t size = image->bytes_at(a).size();
+      return size == 0 ? std::span<const uint8_t>() : std::span(bytes).subspan(a.value(), size);
+    };
+    view.read_data = [&](LinkAddr a, void* out, size_t size_bytes) {
+      if (a.value() > bytes.size() || bytes.size() - a.value() < size_bytes) return false;
+      std::memcpy(out, bytes.data() + a.value(), size_bytes);
+      return true;
+    };
+    return view;
+  };
+  const auto& ranges = image->unwind_ranges();
+  size_t tables = 0;
+  for (size_t i = 0; i < ranges.size(); i += 3) {
+    DiscoverRequest request;
+    request.entry = ranges[i].begin;
+    request.range = ranges[i];
+    Discoverer discoverer(view_of(whole));
+    const Procedure p = discoverer.discover(request);
+    const std::vector<LinkRange> sources = discoverer.sources(p);
+    const auto show = [&](bool true_bytes) {
+      for (const LinkRange& range : sources) {
+        for (uint64_t at = range.begin.value(); at < range.end.value(); ++at) {
+          shown[at] = true_bytes ? whole[at] : static_cast<uint8_t>(~whole[at]);
+        }
+      }
+    };
+    show(true);
+    const Procedure again = Discoverer(view_of(shown)).discover(request);
+    show(false);
+    ASSERT_EQ(p.insns, again.insns) << std::hex << request.entry.value();
+    ASSERT_EQ(offsets(p), offsets(again));
+    ASSERT_EQ(p.edges.size(), again.edges.size());
+    for (size_t b = 0; b < p.blocks.size(); ++b) {
+      ASSERT_EQ(p.blocks[b].flags_live_in, again.blocks[b].flags_live_in);
+      ASSERT_EQ(p.blocks[b].flags_live_out, again.blocks[b].flags_live_out);
+      ASSERT_EQ(edges(p, p.blocks[b].offset), edges(again, p.blocks[b].offset));
+    }
+    for (const Edge& edge : p.edges) tables += edge.kind == EdgeKind::kTableJump;
+  }
+  EXPECT_GT(tables, 100u) << "libc's switches have jump tables";
+}
+
 }  // namespace
 }  // namespace tally::cfg

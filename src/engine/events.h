@@ -1,0 +1,33 @@
+// Probes for procedures that move the stack pointer and jump away.
+//
+// longjmp and the exception unwinder leave procedures that never return.  They get two probes: a
+// snapshot of the stack at entry, the commitment in front of the jump (ledger.h).  (Farther in,
+// GCC's unwinder has written over its own frame, and libc describes the stack longjmp goes to.)
+// OCaml raises that way from the middle of procedures that are called often and seldom raise: there
+// the snapshot is taken at the start of the block that jumps.
+//
+// Modules without any call frame information need none: their calls have a second way out, so that
+// their frames never stay open, and many of them move the stack pointer all the time (interpreters
+// that are generated at every return, Go at every change of goroutine).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cfg/procedure.h"
+
+namespace tally::engine {
+
+enum class EventKind : uint8_t { kSnapshot, kCommit };
+
+struct WantedEvent {
+  EventKind kind = EventKind::kSnapshot;
+  uint32_t insn = 0;  // in the procedure: the probe stands in front of it
+  uint32_t block = 0;
+  uint32_t insn_in_block = 0;
+};
+
+// In the order of their instructions.
+std::vector<WantedEvent> find_events(const cfg::Procedure& procedure, const cfg::CodeView& view);
+
+}  // namespace tally::engine
