@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # The order of the house (docs/design.md): arrows only point up this list.
 ROOMS = ["base", "elf", "isa", "cfg", "placement", "profile", "claims", "trace", "tracee",
-         "translate", "engine", "rewrite", "verify", "sampling", "report", "cli"]
+         "translate", "cache", "ledger", "engine", "rewrite", "verify", "sampling", "report", "cli"]
 RULES = ["line-length", "file-length", "marker", "exit", "ptrace", "isa", "arrow", "essay",
          "room-size", "whitespace"]
 LINE_MAX = 100

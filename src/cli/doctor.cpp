@@ -39,7 +39,7 @@ namespace tally::cli {
 namespace {
 
 constexpr uint64_t kMegabyte = 1024 * 1024;
-// What is reserved at most, in the target: engine/region.h.
+// What is reserved at most, in the target: cache/region.h.
 constexpr uint64_t kSmallAddressSpaceBytes = 90'000 * kMegabyte;
 constexpr uint64_t kSmallDiskBytes = 200 * kMegabyte;
 constexpr unsigned long kHwcap2Fsgsbase = 1ul << 1;

@@ -6,7 +6,7 @@
 
 #include "cli/issue_names.h"
 #include "cli/profile.h"
-#include "engine/recover.h"
+#include "ledger/recover.h"
 #include "profile/file.h"
 
 namespace tally::cli {

@@ -10,11 +10,11 @@
 
 #include <algorithm>
 
-#include "engine/code_map.h"
+#include "cache/code_map.h"
 #include "engine/describe.h"
-#include "engine/finish.h"
-#include "engine/keeper.h"
-#include "engine/perf_map.h"
+#include "ledger/finish.h"
+#include "ledger/keeper.h"
+#include "ledger/perf_map.h"
 
 namespace tally::engine {
 

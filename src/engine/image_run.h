@@ -26,14 +26,14 @@
 #include <set>
 #include <string>
 
-#include "engine/code_cache.h"
-#include "engine/kept_run.h"
-#include "engine/ledger.h"
-#include "engine/phases.h"
+#include "cache/code_cache.h"
+#include "cache/phases.h"
 #include "engine/run_options.h"
 #include "engine/service.h"
 #include "engine/signals.h"
-#include "engine/thread_totals.h"
+#include "ledger/kept_run.h"
+#include "ledger/ledger.h"
+#include "ledger/thread_totals.h"
 #include "tracee/attach.h"
 #include "tracee/process.h"
 

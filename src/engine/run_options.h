@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/plan.h"
+#include "cache/plan.h"
 #include "profile/model.h"
 
 namespace tally::engine {

@@ -10,7 +10,7 @@
 #include <atomic>
 #include <numeric>
 
-#include "engine/kept_run.h"
+#include "ledger/kept_run.h"
 
 namespace tally::engine {
 

@@ -19,9 +19,9 @@
 #include <optional>
 #include <vector>
 
-#include "engine/code_cache.h"
-#include "engine/generated.h"
-#include "engine/ledger.h"
+#include "cache/code_cache.h"
+#include "cache/generated.h"
+#include "ledger/ledger.h"
 #include "tracee/attach.h"
 
 namespace tally::engine {

@@ -31,9 +31,9 @@
 #include <map>
 #include <optional>
 
-#include "engine/code_cache.h"
-#include "engine/ledger.h"
+#include "cache/code_cache.h"
 #include "engine/service.h"
+#include "ledger/ledger.h"
 #include "tracee/process.h"
 
 namespace tally::engine {

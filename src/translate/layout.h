@@ -30,7 +30,7 @@ inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding orde
 inline constexpr uint32_t kCall = 0x400;  // kMonitorSyscall: number, six arguments, 8 bytes each
 inline constexpr uint32_t kCallResult = 0x438;  // ... and what came of it
 inline constexpr uint32_t kScratch = 0x440;     // 128 bytes for system calls at a thread's stop
-// With --keep-counters, what is read when the monitor was killed (engine/kept_run.h).
+// With --keep-counters, what is read when the monitor was killed (ledger/kept_run.h).
 inline constexpr uint32_t kWhere = 0x4c0;          // u32 number of the unit it is in + 1
 inline constexpr uint32_t kOpen = 0x4c4;           // u32: a thread is alive in this block
 inline constexpr uint32_t kInterruptions = 0x4c8;  // u32: blocks its handlers have interrupted

@@ -19,7 +19,7 @@ from refusal import TALLY, WORK, accepted, compile_c, complain, finish, path, pr
 SEED = int(os.environ.get("SEED", "0")) or random.randrange(1, 1 << 30)
 RANDOM = random.Random(SEED)
 print(f"SEED={SEED}")
-JOURNAL = 128 << 30  # where it begins in the file (src/engine/kept_format.h)
+JOURNAL = 128 << 30  # where it begins in the file (src/ledger/kept_format.h)
 
 PROGRAM = compile_c(
     "kept",

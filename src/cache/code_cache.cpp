@@ -1,0 +1,524 @@
+// Translation on demand and registration of what was translated.  See code_cache.h.
+#include "cache/code_cache.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+
+namespace tally::engine {
+
+using profile::Provenance;
+using namespace translate;
+
+namespace {
+
+// Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
+constexpr uint64_t kUnknownCodeBytes = 64 << 10;
+
+// What a unit keeps of a procedure: all but its instructions.
+cfg::Procedure outline(const cfg::Procedure& p) {
+  cfg::Procedure result;
+  result.entry = p.entry;
+  result.range = p.range;
+  result.blocks = p.blocks;
+  result.edges = p.edges;
+  result.entry_block = p.entry_block;
+  return result;
+}
+
+}  // namespace
+
+void CodeCache::initialize_tables() {
+  uint8_t* tables = region_.tables();
+  // System calls that concern the monitor; see service.cpp for what each is about.
+  for (long number :
+       {SYS_mmap,        SYS_mprotect,      SYS_munmap,    SYS_mremap,     SYS_rt_sigreturn,
+        SYS_execve,      SYS_execveat,      SYS_exit,      SYS_exit_group, SYS_rseq,
+        SYS_arch_prctl,  SYS_pkey_mprotect, SYS_shmat,     SYS_prctl,      SYS_seccomp,
+        SYS_personality, SYS_prlimit64,     SYS_setrlimit, SYS_getrlimit,  SYS_ptrace}) {
+    tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
+  }
+  const CacheAddr miss = region_.areas().front().gateway.entries.ret;
+  // Number 0: no landing.
+  const CacheAddr popped = region_.areas().front().gateway.entries.ret_popped;
+  auto* landings = reinterpret_cast<uint64_t*>(tables + tables::kLandings);
+  landings[0] = popped.value();
+  // Where 32 bits tell all addresses apart, no landing asks for another: half a megabyte less.
+  if (compare_ == Compare::kLow32) return;
+  for (uint32_t low = 0; low < 65536; ++low) set_return_head(static_cast<uint16_t>(low), miss);
+}
+
+uint32_t CodeCache::allocate_counter() {
+  CHECK(next_counter_ < tcb::kCountersMax) << "out of counters";
+  if (kept_ != nullptr) kept_->reserve_counter(next_counter_);
+  return next_counter_++;
+}
+
+// ---- finding and translating -------------------------------------------------------------------
+
+Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
+  if (const uint64_t* found = blocks_.find(address.value()); found && *found != kGone) {
+    return unpack(*found);
+  }
+  Module* module = modules_.at(address);
+  if (module == nullptr) return BlockRef{};
+  const LinkAddr link = module->to_link(address);
+  if (const BlockRef ref = inside(link, units_meeting(*module, {link, link + 1})); ref.valid()) {
+    return ref;
+  }
+  TRY(translate_at(*module, link, how));
+  const uint64_t* found = blocks_.find(address.value());
+  if (found == nullptr || *found == kGone) {
+    return make_error("control reached bytes that are no instruction, at {}+{:#x}", module->path,
+                      module->to_link(address).value());
+  }
+  return unpack(*found);
+}
+
+// Nothing describes generated code: it is followed from where control is, forwards.
+CodeCache::Bounds CodeCache::bounds_of_generated(Module& module, LinkAddr address) const {
+  constexpr uint64_t kBytesMax = 16 << 10;
+  const TargetRange* range = module.executable.at(module.to_target(address));
+  CHECK(range != nullptr) << "no code at " << address.value();
+  const LinkAddr end = std::min(module.to_link(range->end), address + kBytesMax);
+  return {{address, end}, address, Provenance::kRunTime};
+}
+
+// Where the procedure around an address begins and ends.
+CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival how) {
+  if (module.generated) return bounds_of_generated(module, address);
+  const elf::Image& image = *module.image;
+  LinkRange segment;
+  for (const elf::Segment& s : image.segments()) {
+    if (s.executable && s.range.contains(address)) segment = s.range;
+  }
+  if (segment.empty()) {
+    // Data of a file that the program made executable.
+    const TargetRange* range = module.executable.at(module.to_target(address));
+    CHECK(range != nullptr) << "no code at " << address.value();
+    return {{address, std::min(module.to_link(range->end), address + kUnknownCodeBytes)},
+            address,
+            Provenance::kRunTime};
+  }
+  for (const elf::Section& s : image.sections()) {
+    if (s.name.starts_with(".plt") && s.range.contains(address)) {
+      // A table of stubs: each slot is a procedure of its own.
+      constexpr uint64_t kSlotBytes = 16;
+      const LinkAddr slot =
+          s.range.begin + (static_cast<uint64_t>(address - s.range.begin) & ~(kSlotBytes - 1));
+      return {{slot, std::min(slot + kSlotBytes, s.range.end)}, address, Provenance::kSymbol};
+    }
+  }
+  const std::optional<LinkRange> fde = image.unwind_range_at(address);
+  const elf::Symbol* symbol = image.symbol_at(address);
+  if (fde && fde->end <= segment.end) {
+    // Hand-written code may put many procedures under one description; symbols and calls tell.
+    LinkAddr entry = fde->begin;
+    Provenance provenance = Provenance::kUnwindRange;
+    if (symbol != nullptr && symbol->range.begin > entry && symbol->range.begin <= address) {
+      entry = symbol->range.begin;
+      provenance = Provenance::kSymbol;
+    }
+    if (how == Arrival::kCall && entry != address) {
+      return {*fde, address, Provenance::kDirectCall};
+    }
+    return {*fde, entry, provenance};
+  }
+  if (symbol != nullptr && !symbol->range.empty() && symbol->range.end <= segment.end) {
+    if (how == Arrival::kCall) return {symbol->range, address, Provenance::kSymbol};
+    return {symbol->range, symbol->range.begin, Provenance::kSymbol};
+  }
+  LinkAddr end = std::min(segment.end, address + kUnknownCodeBytes);
+  const auto& known = image.unwind_ranges();
+  auto next = std::upper_bound(known.begin(), known.end(), address,
+                               [](LinkAddr a, const LinkRange& r) { return a < r.begin; });
+  if (next != known.end()) end = std::min(end, next->begin);
+  return {{address, end}, address, Provenance::kRunTime};
+}
+
+Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
+  const PhaseTimer timer(phases_, Phase::kDiscover);
+  if (module.area == nullptr) {
+    TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
+  }
+  modules_.drop_snapshot();
+  const Bounds bounds = bounds_of(module, address, how);
+  cfg::DiscoverRequest request;
+  request.range = bounds.range;
+  request.entry = bounds.entry;
+  const std::vector<uint32_t> overlapping = units_meeting(module, bounds.range);
+  // Nearly always this is the first unit in its range, and then nothing in it is known yet.
+  if (!overlapping.empty()) {
+    request.known_elsewhere = [&](LinkAddr a) {
+      const uint64_t* found = blocks_.find(module.to_target(a).value());
+      return (found != nullptr && *found != kGone) || inside(a, overlapping).valid();
+    };
+    // If the procedure's beginning is translated already, what is new begins right here.
+    if (request.known_elsewhere(request.entry)) request.entry = address;
+  }
+  if (request.entry != address) request.extra_entries.push_back(address);
+  request.never_returns = [&](LinkAddr target) { return module.never_returns(target); };
+  request.replaceable = module.from_memory;
+  // Back-traces do not show for sure what is active in code without call frame information.
+  request.open_calls = request.replaceable || kept_ != nullptr ||
+                       !module.image->unwind_range_at(bounds.entry).has_value();
+  request.unstable =
+      module.from_memory && module.writable.meets({module.to_target(bounds.range.begin),
+                                                   module.to_target(bounds.range.end)});
+  auto unit = std::make_unique<Unit>();
+  unit->replaceable = request.replaceable;
+  unit->open_calls = request.open_calls;
+  unit->checked = request.unstable;
+  unit->id = static_cast<uint32_t>(units_.size());
+  unit->module = &module;
+  unit->provenance = request.entry == address && request.entry != bounds.entry
+                         ? Provenance::kRunTime
+                         : bounds.provenance;
+  // What other units are in the way of is this run's own.
+  KnownProcedures* shared = overlapping.empty() ? module.shared_procedures() : nullptr;
+  const std::shared_ptr<const KnownProcedure> known =
+      find_procedure(*unit, request, address, shared);
+  if (known == nullptr) return Ok{};  // the caller names it
+  unit->procedure = outline(known->procedure);
+  unit->insn_sizes = known->insn_sizes;
+  if (unit->replaceable) {
+    keep_source(*unit, module.view);
+    const LinkAddr begin = unit->procedure.range.begin + unit->source_offset;
+    TRY(modules_.check_generated_collision(
+        {module.to_target(begin), module.to_target(begin + unit->source.size())}));
+  }
+  number_probes(*unit, *known);
+  TRY(emit(*unit, known->procedure, *module.area));
+  register_unit(*unit, *module.area);
+  if (kept_ != nullptr) kept_->unit(*unit, modules_);
+  units_.push_back(std::move(unit));
+  join_links(*units_.back());
+  return Ok{};
+}
+
+// The procedure with its counters placed, as another image run has found it or found now; nullptr
+// when the address is no code.
+std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
+                                                                cfg::DiscoverRequest& request,
+                                                                LinkAddr address,
+                                                                KnownProcedures* shared) {
+  const ProcedureKey key{request.range, request.entry, address, request.open_calls};
+  if (shared != nullptr) {
+    if (auto known = shared->find(key)) {
+      stats_.known += 1;
+      return known;
+    }
+  }
+  cfg::Discoverer& discoverer = *unit.module->discoverer;
+  auto fresh = std::make_shared<KnownProcedure>();
+  cfg::Procedure& p = fresh->procedure;
+  p = discoverer.discover(request);
+  if (p.block_at(address) == cfg::kExitBlock) return nullptr;
+  if (p.entry_block == cfg::kExitBlock) {
+    // The supposed beginning is no code; begin where control is.
+    request.entry = address;
+    request.extra_entries.clear();
+    p = discoverer.discover(request);
+    unit.provenance = Provenance::kRunTime;
+    shared = nullptr;
+  }
+  fresh->insn_sizes.reserve(p.insns.size());
+  for (const isa::Insn& insn : p.insns) fresh->insn_sizes.push_back(insn.size);
+  place(unit, *fresh);
+  if (shared != nullptr) {
+    fresh->sources = discoverer.sources(p);
+    shared->add(key, fresh);
+  }
+  return fresh;
+}
+
+void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
+  const PhaseTimer timer(phases_, Phase::kPlace);
+  const Module& module = *unit.module;
+  const FeedbackWeights feedback = feedback_ ? feedback_(module) : FeedbackWeights();
+  procedure.plan =
+      make_plan(procedure.procedure, placement_, feedback, [&] { return procedure.counters++; });
+  if (module.generated || module.image->unwind_ranges().empty()) return;
+  procedure.events = find_events(procedure.procedure, module.view);
+}
+
+// Counters and events of the unit's own.
+void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
+  unit.plan = known.plan;
+  const auto first = static_cast<int32_t>(next_counter_);
+  for (uint32_t i = 0; i < known.counters; ++i) allocate_counter();
+  for (auto* counters : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
+    for (int32_t& counter : *counters) {
+      if (counter != kNoCounter) counter += first;
+    }
+  }
+  for (const WantedEvent& wanted : known.events) {
+    EventState event;
+    event.kind = wanted.kind;
+    event.unit = unit.id;
+    event.block = wanted.block;
+    event.insn = wanted.insn_in_block;
+    unit.plan.events.push_back({wanted.insn, static_cast<uint32_t>(events_.size())});
+    events_.push_back(event);
+  }
+}
+
+Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) {
+  const PhaseTimer timer(phases_, Phase::kEmit);
+  unit.first_link = static_cast<uint32_t>(links_.size());
+  unit.first_site = static_cast<uint32_t>(sites_.size());
+  unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
+  unit.first_block = next_block_;
+  next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
+  EmitRequest request;
+  request.procedure = &procedure;
+  request.plan = &unit.plan;
+  request.view = &unit.module->view;
+  request.bias = unit.module->bias;
+  request.tables_base = region_.tables_base();
+  request.gateways = area.gateway.entries;
+  request.compare = compare_;
+  request.returns = returns_form_;
+  request.first_link = unit.first_link;
+  request.first_site = unit.first_site;
+  request.first_syscall = unit.first_syscall;
+  request.first_block_event = kUnsupportedEventBase + unit.first_block;
+  request.where = kept_ == nullptr ? 0 : unit.id + 1;
+  request.checked = unit.checked;
+  unit.first_check = static_cast<uint32_t>(checks_.size());
+  request.first_check_event = kStaleEventBase + unit.first_check;
+  isa::Assembler hot(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
+                     area.base + area.used_bytes);
+  const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
+  isa::Assembler cold(area.memory + cold_at, kAreaSizeBytes - cold_at, area.base + cold_at);
+  unit.code = emit_unit(hot, cold, request);
+  if (unit.code.size_bytes == 0) {
+    return make_error("the code cache is full ({} MB); the program runs more code than fits",
+                      kAreaSizeBytes >> 20);
+  }
+  area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
+  area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
+  for (const UnitCode::EventResume& e : unit.code.events) {
+    if (e.event < kUnsupportedEventBase) events_[e.event].resume = e.resume;
+  }
+  return Ok{};
+}
+
+BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {
+  for (const uint32_t id : candidates) {
+    const Unit& unit = *units_[id];
+    const cfg::Procedure& p = unit.procedure;
+    // Each way into a block that checks itself begins with its check.
+    if (!p.range.contains(address) || unit.checked) continue;
+    const auto offset = static_cast<uint32_t>(address - p.range.begin);
+    auto it = std::upper_bound(p.blocks.begin(), p.blocks.end(), offset,
+                               [](uint32_t o, const cfg::Block& b) { return o < b.offset; });
+    // With overlapping code, more than one block may cover the address.
+    for (int back = 0; back < 4 && it != p.blocks.begin(); ++back) {
+      --it;
+      if (offset >= it->offset + it->size_bytes) continue;
+      uint32_t at = it->offset;
+      for (uint32_t i = 0; i < it->insn_count && at <= offset; ++i) {
+        if (at == offset) return {id, static_cast<uint32_t>(it - p.blocks.begin()), i};
+        at += unit.insn_sizes[it->first_insn + i];
+      }
+    }
+  }
+  return {};
+}
+
+void CodeCache::register_unit(Unit& unit, Area& area) {
+  const PhaseTimer timer(phases_, Phase::kLink);
+  add_record(area, CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
+  add_record(area, CodeRecord{unit.code.cold_begin, CodeRecord::Kind::kUnitCold, unit.id, 0});
+  for (uint32_t i = 0; i < unit.code.links.size(); ++i) links_.push_back({unit.id, i});
+  for (const Site& site : unit.code.sites) {
+    SiteState state;
+    state.unit = unit.id;
+    state.site = site;
+    sites_.push_back(std::move(state));
+  }
+  for (const SyscallSite& s : unit.code.syscalls) syscalls_.push_back({unit.id, s});
+  for (uint32_t i = 0; i < unit.code.checks.size(); ++i) checks_.push_back({unit.id, i});
+  const cfg::Procedure& p = unit.procedure;
+  for (uint32_t b = 0; b < p.blocks.size(); ++b) {
+    blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
+  }
+  by_range_.add(unit.module->id, p.range, unit.id);
+  stats_.units += 1;
+  stats_.instructions += unit.insn_sizes.size();
+  stats_.blocks += p.blocks.size();
+  stats_.edges += p.edges.size();
+  stats_.code_bytes += unit.code.size_bytes;
+}
+
+void CodeCache::seal() {
+  for (const auto& unit : units_) {
+    std::vector<uint32_t>().swap(unit->code.insn_offset);
+    std::vector<Mark>().swap(unit->code.marks);
+    std::vector<uint8_t>().swap(unit->source);
+  }
+  for (const auto& module : modules_.all()) {
+    module->discoverer.reset();
+    module->image->drop_pages();
+  }
+  returns_.clear();
+  blocks_ = FlatMap<uint64_t>();
+  call_blocks_ = FlatMap<uint64_t>();
+  waiting_ = FlatMap<uint32_t>();
+  std::vector<uint32_t>().swap(next_waiting_);
+  std::vector<uint8_t>().swap(link_waits_);
+  std::vector<std::vector<CodeRecord>>().swap(records_);
+}
+
+// ---- looking up --------------------------------------------------------------------------------
+
+size_t CodeCache::record_index(const Area& area, CacheAddr address) {
+  return 2 * area.index + (address >= area.base + kAreaHalfBytes ? 1u : 0u);
+}
+
+void CodeCache::add_record(const Area& area, const CodeRecord& record) {
+  const size_t half = record_index(area, record.begin);
+  if (records_.size() <= half) records_.resize(half + 1);
+  records_[half].push_back(record);
+}
+
+void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)>& visit) const {
+  for (const auto& half : records_) {
+    for (size_t i = 0; i + 1 < half.size(); ++i) {
+      if (half[i].kind == CodeRecord::Kind::kDispatch) visit(half[i].begin, half[i + 1].begin);
+    }
+  }
+}
+
+const CodeRecord* CodeCache::record_at(CacheAddr address) const {
+  for (const Area& area : region_.areas()) {
+    if (address < area.base || address >= area.base + kAreaSizeBytes) continue;
+    const size_t half = record_index(area, address);
+    if (half >= records_.size()) return nullptr;
+    const auto& records = records_[half];
+    auto it = std::upper_bound(records.begin(), records.end(), address,
+                               [](CacheAddr a, const CodeRecord& r) { return a < r.begin; });
+    return it == records.begin() ? nullptr : &*(it - 1);
+  }
+  return nullptr;
+}
+
+bool CodeCache::is_boundary(CacheAddr address) const {
+  const CodeRecord* record = record_at(address);
+  if (record == nullptr || record->kind != CodeRecord::Kind::kUnit) return false;
+  const Unit& unit = *units_[record->index];
+  const auto offset = static_cast<uint32_t>(address - unit.code.begin);
+  auto it = std::upper_bound(unit.code.blocks.begin(), unit.code.blocks.end(), offset,
+                             [](uint32_t o, const BlockCode& b) { return o < b.label; });
+  if (it == unit.code.blocks.begin()) return false;
+  if ((it - 1)->label == offset) return true;
+  const cfg::Block& block =
+      unit.procedure.blocks[static_cast<size_t>(it - 1 - unit.code.blocks.begin())];
+  const uint32_t* first = unit.code.insn_offset.data() + block.first_insn;
+  return std::binary_search(first, first + block.insn_count, offset);
+}
+
+const SyscallSite* CodeCache::syscall_site_of(BlockRef ref) const {
+  for (const SyscallSite& site : units_[ref.unit]->code.syscalls) {
+    if (site.block == ref.block) return &site;
+  }
+  return nullptr;
+}
+
+BlockRef CodeCache::call_block_of(TargetAddr return_address) {
+  if (const uint64_t* memo = call_blocks_.find(return_address.value()); memo && *memo != kGone) {
+    return unpack(*memo);
+  }
+  Module* module = modules_.at(return_address - 1);
+  if (module == nullptr) return {};
+  const LinkAddr end = module->to_link(return_address);
+  // The newest generation first: of several, it is the likeliest.
+  for (auto it = units_.rbegin(); it != units_.rend(); ++it) {
+    const auto& unit = *it;
+    if (unit->module != module || !unit->procedure.range.contains(end - 1)) continue;
+    for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
+      const isa::Flow flow = unit->procedure.blocks[b].end;
+      if (unit->end_of(b) != end) continue;
+      if (flow != isa::Flow::kCall && flow != isa::Flow::kIndirectCall) continue;
+      call_blocks_.set(return_address.value(), pack({unit->id, b}));
+      return {unit->id, b};
+    }
+  }
+  return {};
+}
+
+bool CodeCache::has_landing(TargetAddr return_address) const {
+  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  const uint32_t number = numbers[static_cast<uint32_t>(return_address.value())];
+  if (number != 0 && landings_[number] == return_address.value()) return true;
+  const auto chain = returns_.find(static_cast<uint16_t>(return_address.value()));
+  if (chain == returns_.end()) return false;
+  return std::any_of(chain->second.begin(), chain->second.end(), [&](const ChainEntry& entry) {
+    return entry.original == return_address.value();
+  });
+}
+
+bool CodeCache::is_procedure_entry(TargetAddr address) const {
+  const uint64_t* found = blocks_.find(address.value());
+  return found != nullptr && *found != kGone && is_entry(unpack(*found));
+}
+
+// Itself, or what the stub leads to that it is.
+bool CodeCache::is_undescribed(const Unit& unit) const {
+  if (unit.open_calls) return true;
+  const uint32_t entry = unit.procedure.entry_block;
+  if (unit.procedure.blocks[entry].end != isa::Flow::kIndirectJump) return false;
+  const SiteState* site = site_of({unit.id, entry});
+  return site != nullptr &&
+         std::any_of(site->pairs.begin(), site->pairs.end(),
+                     [&](const Pair& pair) { return units_[pair.to.unit]->open_calls; });
+}
+
+bool CodeCache::leaves_description(BlockRef call) const {
+  if (units_[call.unit]->open_calls) return false;
+  return any_callee(call, [&](uint32_t callee) { return is_undescribed(*units_[callee]); });
+}
+
+bool CodeCache::leads_to(BlockRef call, uint32_t unit) const {
+  return any_callee(call, [&](uint32_t callee) { return callee == unit; });
+}
+
+bool CodeCache::any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const {
+  if (const SiteState* site = site_of(call)) {
+    return std::any_of(site->pairs.begin(), site->pairs.end(),
+                       [&](const Pair& pair) { return test(pair.to.unit); });
+  }
+  const Unit& unit = *units_[call.unit];
+  for (const Link& link : unit.code.links) {
+    if (link.block != call.block || link.edge != Link::kCallLink) continue;
+    const uint64_t* found = blocks_.find(unit.module->to_target(link.target).value());
+    return found != nullptr && *found != kGone && test(unpack(*found).unit);
+  }
+  return false;
+}
+
+const SiteState* CodeCache::site_of(BlockRef ref) const {
+  const Unit& unit = *units_[ref.unit];
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    if (unit.code.sites[i].block == ref.block) return &sites_[unit.first_site + i];
+  }
+  return nullptr;
+}
+
+BlockRef CodeCache::link_block(uint32_t id) const {
+  const auto& [unit, index] = links_[id];
+  return {unit, units_[unit]->code.links[index].block};
+}
+
+BlockRef CodeCache::global_block(uint32_t id) const {
+  auto it = std::upper_bound(
+      units_.begin(), units_.end(), id,
+      [](uint32_t value, const std::unique_ptr<Unit>& u) { return value < u->first_block; });
+  CHECK(it != units_.begin()) << "no unit has block " << id;
+  const Unit& unit = **(it - 1);
+  return {unit.id, id - unit.first_block};
+}
+
+}  // namespace tally::engine

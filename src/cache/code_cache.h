@@ -1,0 +1,315 @@
+// What has been translated, and how control gets from anywhere to anywhere in it.
+//
+// Problem.  An original address must lead to its translation, exactly, from every kind of branch,
+// and each way into a block must be counted if nothing else counts it.
+//
+// Idea.  Blocks are registered by their original address.  `resolve` finds the block of an address
+// or discovers and translates the procedure around it.  The ways in:
+//
+//   root of a procedure   calls and jumps link straight to it; its count is derived (EXIT -> root)
+//   any other block       from elsewhere only through a counted stub ("arrival")
+//   indirect branch       through a stub of the pair (site, target), counted
+//   return                through the landing behind the call, or through a counted arrival
+//   middle of a block     an address that discovery did not know to be a target, found at run time:
+//                         a counted arrival at that instruction; the profile splits the block there
+//
+// No instruction is translated twice, but for code that truly overlaps (a jump into the middle of
+// an instruction).
+//
+// Returns find their landing by a number that stands at the low 32 bits of the address (unit.h).
+// Where two modules may be alike in them, landings compare the whole address, and those that share
+// their number form chains by the low 16 bits.  A site's pairs form a chain too; above four, a hash
+// table of chains.
+//
+// Code that was changed or unmapped is cut out of all chains, links and tables (invalidate.cpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/flat_map.h"
+#include "cache/events.h"
+#include "cache/known_procedures.h"
+#include "cache/modules.h"
+#include "cache/phases.h"
+#include "cache/plan.h"
+#include "cache/region.h"
+#include "cache/translated.h"
+#include "cache/unit_index.h"
+#include "profile/model.h"
+
+namespace tally::engine {
+
+// How control came to an address; it decides what the address is taken for.
+enum class Arrival : uint8_t { kCall, kJump, kReturn };
+
+struct EventState {
+  EventKind kind = EventKind::kSnapshot;
+  uint32_t unit = 0;
+  uint32_t block = 0;
+  uint32_t insn = 0;  // block-local index of the instruction behind the probe
+  CacheAddr resume;
+};
+
+// What a place in the code cache is.
+struct CodeRecord {
+  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kLanding, kDispatch, kLinkPair };
+  CacheAddr begin;
+  Kind kind = Kind::kUnit;
+  uint32_t index = 0;  // unit, site, arrival, link pair
+  uint32_t pair = 0;
+};
+
+struct CacheStats {
+  uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+  uint64_t known = 0;        // units whose procedure another image run had found
+  uint64_t invalidated = 0;  // units that went because their code had changed
+};
+
+// A block in the map of addresses.
+inline constexpr uint64_t kGone = ~0ull;
+inline uint64_t pack(BlockRef ref) {
+  return static_cast<uint64_t>(ref.unit) << 32 | ref.block;
+}
+inline BlockRef unpack(uint64_t value) {
+  return {static_cast<uint32_t>(value >> 32), static_cast<uint32_t>(value)};
+}
+
+// Who writes down what the cache contains, so that counters can be read without it.
+class CacheJournal {
+ public:
+  virtual ~CacheJournal() = default;
+  virtual void reserve_counter(uint32_t counter) = 0;
+  virtual void unit(const Unit& unit, const ModuleMap& modules) = 0;
+  virtual void pair(uint32_t site, const Pair& pair) = 0;
+  virtual void arrival(const ArrivalStub& arrival) = 0;
+  virtual void link_pair(const LinkPair& pair) = 0;
+};
+
+class CodeCache : public Translated {
+ public:
+  CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement,
+            PhaseTimes& phases)
+      : region_(region),
+        modules_(modules),
+        process_(process),
+        placement_(placement),
+        phases_(phases) {}
+
+  // How areas can be mapped at the moment; set by the session.
+  void set_remote_call(RemoteCall call) { remote_call_ = std::move(call); }
+  void set_feedback(std::function<FeedbackWeights(const Module&)> feedback) {
+    feedback_ = std::move(feedback);
+  }
+  // Fills the tables that generated code looks at; once an area exists, and it is known how
+  // addresses are told apart.
+  void initialize_tables();
+
+  // Everything is written down as it is made, for a monitor that may be killed; threads say where
+  // they are.  Must be set before anything is translated.
+  void keep_in(CacheJournal* journal) { kept_ = journal; }
+
+  // How addresses are told apart; must be set before anything is translated.
+  void set_compare(translate::Compare compare) { compare_ = compare; }
+  translate::Compare compare() const { return compare_; }
+
+  void set_returns(translate::Returns form) { returns_form_ = form; }
+  translate::Returns returns_form() const { return returns_form_; }
+
+  // The block at a target address, translated if need be.  An invalid reference when no code of
+  // the program is there (the jump must fault as it would natively).  Errors: generated code, no
+  // room.
+  Result<BlockRef> resolve(TargetAddr address, Arrival how);
+
+  // The answers to requests: where to go on.
+  Result<CacheAddr> take_link(uint32_t link);
+  Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
+  Result<CacheAddr> take_return(TargetAddr target);
+
+  // A counted way to any instruction, for control that comes by no branch; no register is touched.
+  Result<CacheAddr> arrive(BlockRef ref);
+  // True if a unit's code is not the program's any more; it is then taken out of all chains.
+  bool discard_if_changed(uint32_t id);
+  // True where a thread may be interrupted: an instruction of the program begins here, and all
+  // registers are the program's.
+  bool is_boundary(CacheAddr address) const;
+  // The `syscall` that ends a block.
+  const translate::SyscallSite* syscall_site_of(BlockRef ref) const;
+
+  // Removes everything that leads to original addresses in `range`.
+  void cut(TargetRange range);
+  // Removes everything that leads to the unit: its code is not there any more.
+  void invalidate(uint32_t unit);
+  // The living units that have a place in the range.
+  std::vector<uint32_t> units_in(const Module& module, TargetRange range) const;
+  // True if the unit's code is in memory as it was when it was translated.
+  bool is_as_translated(uint32_t unit) const;
+  // The module's code may change from now on: remembers what its units were made from.
+  void keep_sources(const Module& module);
+  // A check failed: the way on, in a new translation, from the instruction in front of which it
+  // is.  The address itself when no code is there any more.
+  struct WayOn {
+    CacheAddr resume;
+    BlockRef to;  // not valid: in the same unit, or no code at all
+  };
+  Result<WayOn> take_stale(uint32_t check);
+  // The way on behind a system call, in the unit that made it or the one that replaced it.
+  Result<WayOn> behind_syscall(uint32_t site);
+  struct CheckPoint {
+    BlockRef ref;          // with the instruction that is next
+    bool counted = false;  // the block's own counter has run
+  };
+  CheckPoint check_point(uint32_t check) const;
+
+  // For unwinding and threads that stop: what is at a cache address.
+  const CodeRecord* record_at(CacheAddr address) const;
+  // The block that ends in the call whose return address this is.
+  BlockRef call_block_of(TargetAddr return_address);
+  // Whether returns to this address are known.
+  bool has_landing(TargetAddr return_address) const;
+  // Whether a call of described code may lead to code without call frame information, through a
+  // stub of the linker's or not.
+  bool leaves_description(BlockRef call) const;
+  // Whether a call has led to a unit.
+  bool leads_to(BlockRef call, uint32_t unit) const;
+  // Whether a procedure that has been translated begins there.
+  bool is_procedure_entry(TargetAddr address) const;
+  // The indirect branch that ends a block; nullptr if none does.
+  const SiteState* site_of(BlockRef ref) const;
+
+  // Nothing will run any more: gives back what only running needs.
+  void seal();
+
+  // The pieces of code that lead from a site to its hash table.
+  void for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)>& visit) const;
+  const EventState& event(uint32_t id) const { return events_[id]; }
+  const translate::SyscallSite& syscall_site(uint32_t id) const { return syscalls_[id].site; }
+  BlockRef syscall_block(uint32_t id) const {
+    return {syscalls_[id].unit, syscalls_[id].site.block};
+  }
+  BlockRef link_block(uint32_t id) const;
+  uint32_t link_edge(uint32_t id) const {
+    return units_[links_[id].first]->code.links[links_[id].second].edge;
+  }
+  TargetAddr link_target(uint32_t id) const {
+    const Unit& unit = *units_[links_[id].first];
+    return unit.module->to_target(unit.code.links[links_[id].second].target);
+  }
+  BlockRef global_block(uint32_t id) const;  // by Unit::first_block
+  const CacheStats& stats() const { return stats_; }
+
+  static constexpr uint32_t kStaleEventBase = 0x20000000;
+  static constexpr uint32_t kUnsupportedEventBase = 0x40000000;
+
+ private:
+  struct Bounds {
+    LinkRange range;
+    LinkAddr entry;
+    profile::Provenance provenance;
+  };
+  Bounds bounds_of(Module& module, LinkAddr address, Arrival how);
+  Status translate_at(Module& module, LinkAddr address, Arrival how);
+  std::shared_ptr<const KnownProcedure> find_procedure(Unit& unit, cfg::DiscoverRequest& request,
+                                                       LinkAddr address, KnownProcedures* shared);
+  void place(const Unit& unit, KnownProcedure& procedure);
+  void number_probes(Unit& unit, const KnownProcedure& known);
+  Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
+  void register_unit(Unit& unit, Area& area);
+  static size_t record_index(const Area& area, CacheAddr address);
+  void add_record(const Area& area, const CodeRecord& record);
+  uint32_t allocate_counter();
+  bool is_entry(BlockRef ref) const {
+    return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
+  }
+  // The instruction in the middle of a translated block, if the address is one; only units in
+  // `candidates` are looked at.
+  BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
+  // Units of the module whose range meets [begin, end).
+  std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
+    return by_range_.meeting(module.id, range);
+  }
+  Bounds bounds_of_generated(Module& module, LinkAddr address) const;
+  bool is_undescribed(const Unit& unit) const;
+  bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
+  void keep_source(Unit& unit, const cfg::CodeView& view);
+  CacheAddr link_pair(uint32_t link_id, BlockRef to);
+  void unlink(const Unit& unit);
+  void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
+                    const std::function<void(CacheAddr)>& set_head);
+  void remove_return(uint64_t original);
+  void remove_pair(uint32_t site_id, uint32_t index);
+  translate::Whereabouts whereabouts(BlockRef to, bool jump) const;
+  Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
+  // Errors when counters or code cache are nearly used up: better named than run into.
+  Status check_room() const;
+  ArrivalStub& arrival_at(BlockRef ref);
+  CacheAddr way_in(BlockRef ref);
+  void enter_landing(BlockRef call_block);
+  // Direct branches are joined as soon as both ends are there, not only when one is taken.
+  void join_links(const Unit& unit);
+  void join_link(uint32_t link_id, BlockRef to);
+  void join_waiting(TargetAddr entry, BlockRef to);
+  bool link_is_call(uint32_t link_id) const;
+  void add_landing(BlockRef ref, CacheAddr code, CacheAddr accept);
+  void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
+  void set_landing_number(uint64_t original, uint32_t number);
+  Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
+  void build_hash(SiteState& state, uint32_t site_id);
+  void lead_to_table(const SiteState& state, uint32_t site_id);
+  void erase_jmp(CacheAddr field);
+  void insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
+              const std::function<void(CacheAddr)>& set_head);
+  void set_slot(CacheAddr slot, CacheAddr value);
+  void set_branch(CacheAddr field, CacheAddr target);
+  void set_return_head(uint16_t low, CacheAddr value);
+  void set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value);
+  template <class Emit>
+  auto emit_piece(Area& area, const CodeRecord& record, Emit emit);
+
+  Region& region_;
+  ModuleMap& modules_;
+  tracee::Process& process_;
+  PlacementKind placement_;
+  PhaseTimes& phases_;
+  CacheJournal* kept_ = nullptr;
+  translate::Compare compare_ = translate::Compare::kAll64;
+  translate::Returns returns_form_ = translate::Returns::kPaired;
+  RemoteCall remote_call_;
+  std::function<FeedbackWeights(const Module&)> feedback_;
+  FlatMap<uint64_t> blocks_;  // target address of a block -> unit << 32 | block; ~0: cut
+  std::vector<std::pair<uint32_t, uint32_t>> links_;  // unit, index in its links
+  // Links that nobody has taken yet, by where they lead: a chain through `next_waiting_`.
+  FlatMap<uint32_t> waiting_;           // target address -> link + 1; 0: none
+  std::vector<uint32_t> next_waiting_;  // by link: the next one with this target + 1
+  std::vector<uint8_t> link_waits_;     // by link
+  struct SyscallState {
+    uint32_t unit;
+    translate::SyscallSite site;
+  };
+  std::vector<SyscallState> syscalls_;
+  std::vector<EventState> events_;
+  FlatMap<uint32_t> arrival_index_;                      // unit << 44 | block << 20 | insn
+  std::vector<uint64_t> landings_ = {0};                 // original addresses, by number
+  std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits; kAll64 only
+  std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
+  FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
+  UnitIndex by_range_;                                   // of the living units
+  std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_
+  std::vector<std::pair<uint32_t, uint32_t>> checks_;    // unit, index in its checks
+  struct Incoming {                                      // a way into a replaceable unit
+    enum class Kind : uint8_t { kLinkPair, kPair, kArrival } kind;
+    uint32_t index = 0;  // link pair, site, arrival
+    uint32_t pair = 0;
+  };
+  std::unordered_map<uint32_t, std::vector<Incoming>> incoming_;  // by unit
+  uint32_t next_table_ = translate::tables::kHashTables;
+  uint32_t next_block_ = 0;
+  CacheStats stats_;
+};
+
+}  // namespace tally::engine

@@ -1,0 +1,97 @@
+// See code_map.h.
+#include "cache/code_map.h"
+
+#include <errno.h>
+#include <fmt/format.h>
+#include <string.h>
+
+#include <cstdio>
+#include <memory>
+
+namespace tally::engine {
+namespace {
+
+using translate::BlockCode;
+using translate::Mark;
+
+struct Writer {
+  std::FILE* file;
+  void line(CacheAddr begin, CacheAddr end, const char* kind, uint64_t original) {
+    if (begin < end)
+      fmt::print(file, "{:x} {:x} {} {:x}\n", begin.value(), end.value(), kind, original);
+  }
+};
+
+const char* name_of(isa::Flow flow) {
+  switch (flow) {
+    case isa::Flow::kNone:
+      return "next";
+    case isa::Flow::kConditional:
+    case isa::Flow::kCountedJump:
+      return "conditional";
+    case isa::Flow::kJump:
+      return "jump";
+    case isa::Flow::kCall:
+      return "call";
+    case isa::Flow::kIndirectCall:
+    case isa::Flow::kIndirectJump:
+      return "indirect";
+    case isa::Flow::kReturn:
+      return "return";
+    case isa::Flow::kSystemCall:
+      return "syscall";
+    case isa::Flow::kTrap:
+    case isa::Flow::kUnsupported:
+      break;
+  }
+  return "other";
+}
+
+const char* name_of(Mark::Kind kind) {
+  return kind == Mark::Kind::kEdgeStub ? "edge_stub" : "cold";
+}
+
+void write_unit(Writer& out, const Unit& unit) {
+  const translate::UnitCode& code = unit.code;
+  for (uint32_t b = 0; b < code.blocks.size(); ++b) {
+    const BlockCode& block = code.blocks[b];
+    const cfg::Block& in = unit.procedure.blocks[b];
+    const uint64_t original = unit.module->to_target(unit.address_of(b)).value();
+    if (block.landing != BlockCode::kNone) {
+      out.line(code.address(block.landing), code.address(block.label), "landing", original);
+    }
+    uint32_t last = block.end;
+    if (in.end != isa::Flow::kNone && in.insn_count > 0) {
+      last = code.insn_offset[in.first_insn + in.insn_count - 1];
+    }
+    out.line(code.address(block.label), code.begin + last, "body", original);
+    out.line(code.begin + last, code.begin + block.end, name_of(in.end), original);
+  }
+  for (size_t i = 0; i < code.marks.size(); ++i) {
+    const uint32_t end = i + 1 < code.marks.size() ? code.marks[i + 1].offset : code.size_bytes;
+    out.line(code.address(code.marks[i].offset), code.cold_begin + (end - code.body_bytes),
+             name_of(code.marks[i].kind), 0);
+  }
+}
+
+}  // namespace
+
+Status write_code_map(const CodeCache& cache, const std::string& path) {
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"), std::fclose);
+  if (file == nullptr) return make_error("cannot write {}: {}", path, strerror(errno));
+  Writer out{file.get()};
+  for (const auto& unit : cache.units()) write_unit(out, *unit);
+  for (const SiteState& site : cache.sites()) {
+    for (const Pair& pair : site.pairs) {
+      out.line(pair.stub.entry, pair.stub.end, "pair", pair.target.value());
+    }
+  }
+  cache.for_each_dispatch(
+      [&](CacheAddr begin, CacheAddr end) { out.line(begin, end, "dispatch", 0); });
+  for (const ArrivalStub& arrival : cache.arrivals()) {
+    out.line(arrival.stub.entry, arrival.stub.end, "arrival", 0);
+  }
+  return Ok{};
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,472 @@
+// The lookup chains of the code cache: links, pairs, landings, arrivals.  See code_cache.h.
+#include <string.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "cache/code_cache.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+constexpr size_t kPairsInChain = 4;
+}  // namespace
+
+// ---- patching ----------------------------------------------------------------------------------
+// Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
+// new value.
+
+void CodeCache::set_slot(CacheAddr slot, CacheAddr value) {
+  auto* p = reinterpret_cast<uint64_t*>(region_.code(slot));
+  std::atomic_ref<uint64_t>(*p).store(value.value(), std::memory_order_release);
+}
+
+void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
+  const int64_t distance = target - (field + 4);
+  CHECK(distance == static_cast<int32_t>(distance)) << "link out of reach";
+  auto* p = reinterpret_cast<uint32_t*>(region_.code(field));
+  __atomic_store_n(p, static_cast<uint32_t>(distance), __ATOMIC_RELEASE);
+}
+
+// A `jmp rel32` becomes nothing; the code behind it is there already.
+void CodeCache::erase_jmp(CacheAddr field) {
+  static constexpr uint8_t kNop[5] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+  const uint64_t at = (field.value() - 1) & 7;
+  CHECK(at <= 3) << "a jump that cannot be replaced as a whole";
+  auto* word = reinterpret_cast<uint64_t*>(region_.code(CacheAddr(field.value() - 1 - at)));
+  uint64_t now = std::atomic_ref<uint64_t>(*word).load();
+  memcpy(reinterpret_cast<uint8_t*>(&now) + at, kNop, sizeof kNop);
+  std::atomic_ref<uint64_t>(*word).store(now, std::memory_order_release);
+}
+
+void CodeCache::set_return_head(uint16_t low, CacheAddr value) {
+  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + tables::kReturns);
+  std::atomic_ref<uint64_t>(heads[low]).store(value.value(), std::memory_order_release);
+}
+
+void CodeCache::set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value) {
+  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + table_offset);
+  std::atomic_ref<uint64_t>(heads[hash]).store(value.value(), std::memory_order_release);
+}
+
+// Puts an entry at the front of a chain: the newest is the likeliest.
+void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
+                       const std::function<void(CacheAddr)>& set_head) {
+  // The new one knows its successor before anyone can reach it.
+  set_slot(entry.mismatch_slot, chain.empty() ? miss : chain.front().entry);
+  set_head(entry.entry);
+  chain.insert(chain.begin(), entry);
+}
+
+template <class Emit>
+auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
+  isa::Assembler as(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
+                    area.base + area.used_bytes);
+  CodeRecord placed = record;
+  placed.begin = as.here();
+  auto result = emit(as);
+  CHECK(!as.overflowed()) << "the code cache is full";
+  area.used_bytes += (as.offset() + 15u) & ~15u;
+  add_record(area, placed);
+  stats_.code_bytes += as.offset();
+  return result;
+}
+
+Status CodeCache::check_room() const {
+  constexpr uint32_t kSpareCounters = 200000;
+  constexpr uint64_t kSpareBytes = 64 << 10;
+  if (landings_.size() >= tables::kLandingsMax) {
+    return make_error("the program makes calls from more than {} places", tables::kLandingsMax);
+  }
+  if (next_counter_ + kSpareCounters > tcb::kCountersMax) {
+    return make_error("the program needs more than {} counters", tcb::kCountersMax);
+  }
+  for (const Area& area : region_.areas()) {
+    if (area.used_bytes + kSpareBytes > kAreaHalfBytes ||
+        area.cold_used_bytes + kSpareBytes > kAreaHalfBytes) {
+      return make_error("the code cache is full ({} MB); the program runs more code than fits",
+                        kAreaSizeBytes >> 20);
+    }
+  }
+  return Ok{};
+}
+
+// Entries say where the thread is by themselves.  A jump's counter belongs to the flow out of the
+// unit it comes from, any other only to the flow into this one.
+Whereabouts CodeCache::whereabouts(BlockRef to, bool jump) const {
+  if (kept_ == nullptr || is_entry(to)) return {};
+  return {to.unit + 1, jump};
+}
+
+// ---- arrivals ----------------------------------------------------------------------------------
+
+ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
+  CHECK(ref.block < (1u << 24) && ref.insn < (1u << 20)) << "a procedure too large to number";
+  const uint64_t key =
+      static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
+  if (const uint32_t* found = arrival_index_.find(key)) return arrivals_[*found];
+  const Unit& unit = *units_[ref.unit];
+  Area& area = area_of(ref);
+  ArrivalStub arrival;
+  arrival.to = ref;
+  arrival.counter = allocate_counter();
+  const auto index = static_cast<uint32_t>(arrivals_.size());
+  arrival.stub =
+      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
+        return emit_stub(as, address_of(ref).value(), arrival.counter, unit.flags_live_at(ref),
+                         unit.entry_of(ref), area.gateway.entries.lookup, compare_,
+                         whereabouts(ref, false));
+      });
+  arrivals_.push_back(arrival);
+  if (kept_ != nullptr) kept_->arrival(arrival);
+  arrival_index_.set(key, index);
+  if (unit.replaceable) incoming_[ref.unit].push_back({Incoming::Kind::kArrival, index, 0});
+  return arrivals_.back();
+}
+
+// Where a direct branch from another unit enters a block.
+CacheAddr CodeCache::way_in(BlockRef ref) {
+  if (is_entry(ref)) return units_[ref.unit]->label(ref.block);
+  return arrival_at(ref).stub.uncounted;
+}
+
+Result<CacheAddr> CodeCache::arrive(BlockRef ref) {
+  TRY(check_room());
+  return arrival_at(ref).stub.uncounted;
+}
+
+Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
+  TRY(check_room());
+  const auto [unit_id, index] = links_[link_id];
+  const Link link = units_[unit_id]->code.links[index];
+  const Module& module = *units_[unit_id]->module;
+  const bool call = link_is_call(link_id);
+  const TargetAddr target = module.to_target(link.target);
+  TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
+  if (call) enter_landing({unit_id, link.block});
+  if (!ref.valid()) return CacheAddr(target.value());  // faults there, as it would natively
+  const CacheAddr entry = units_[unit_id]->replaceable || units_[ref.unit]->replaceable
+                              ? link_pair(link_id, ref)
+                              : way_in(ref);
+  set_branch(link.field, entry);
+  link_waits_[link_id] = 0;
+  return entry;
+}
+
+bool CodeCache::link_is_call(uint32_t link_id) const {
+  const auto [unit_id, index] = links_[link_id];
+  const Unit& unit = *units_[unit_id];
+  const Link& link = unit.code.links[index];
+  return link.edge == Link::kCallLink && unit.procedure.blocks[link.block].end == isa::Flow::kCall;
+}
+
+// Joins the links of a new unit with the entries that are there already and with its own, and those
+// that have been waiting for it.  Other ways than to the entry of a procedure need an arrival of
+// their own, and wait until they are taken.
+void CodeCache::join_links(const Unit& unit) {
+  const PhaseTimer timer(phases_, Phase::kLink);
+  next_waiting_.resize(links_.size());
+  link_waits_.resize(links_.size());
+  if (unit.replaceable) return;
+  const BlockRef own{unit.id, unit.procedure.entry_block};
+  join_waiting(address_of(own), own);
+  for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
+    const uint32_t id = unit.first_link + i;
+    const TargetAddr target = unit.module->to_target(unit.code.links[i].target);
+    const uint64_t* found = blocks_.find(target.value());
+    if (found != nullptr && *found != kGone) {
+      const BlockRef to = unpack(*found);
+      if (is_entry(to) && !units_[to.unit]->replaceable) {
+        join_link(id, to);
+        continue;
+      }
+    }
+    const uint32_t* head = waiting_.find(target.value());
+    next_waiting_[id] = head == nullptr ? 0 : *head;
+    link_waits_[id] = 1;
+    waiting_.set(target.value(), id + 1);
+  }
+}
+
+void CodeCache::join_link(uint32_t link_id, BlockRef to) {
+  const auto [unit_id, index] = links_[link_id];
+  const Link& link = units_[unit_id]->code.links[index];
+  if (link_is_call(link_id)) enter_landing({unit_id, link.block});
+  set_branch(link.field, units_[to.unit]->label(to.block));
+}
+
+void CodeCache::join_waiting(TargetAddr entry, BlockRef to) {
+  const uint32_t* head = waiting_.find(entry.value());
+  if (head == nullptr) return;
+  for (uint32_t next = *head; next != 0; next = next_waiting_[next - 1]) {
+    if (link_waits_[next - 1] == 0) continue;
+    link_waits_[next - 1] = 0;
+    join_link(next - 1, to);
+  }
+  waiting_.set(entry.value(), 0);
+}
+
+// ---- direct branches ---------------------------------------------------------------------------
+
+// The counted way from a link to where it leads at the moment.
+CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
+  if (auto it = current_pair_.find(link_id); it != current_pair_.end()) {
+    // Another thread may have asked for the same a moment ago.
+    if (link_pairs_[it->second].to == to) return link_pairs_[it->second].stub.entry;
+  }
+  const Unit& source = *units_[links_[link_id].first];
+  const Unit& destination = *units_[to.unit];
+  LinkPair pair;
+  pair.link = link_id;
+  pair.to = to;
+  pair.counter = allocate_counter();
+  const auto index = static_cast<uint32_t>(link_pairs_.size());
+  pair.stub = emit_piece(*source.module->area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0},
+                         [&](auto& as) {
+                           return emit_link_stub(as, pair.counter, destination.flags_live_at(to),
+                                                 destination.entry_of(to), whereabouts(to, false));
+                         });
+  link_pairs_.push_back(pair);
+  if (kept_ != nullptr) kept_->link_pair(pair);
+  current_pair_[link_id] = index;
+  if (destination.replaceable) {
+    incoming_[to.unit].push_back({Incoming::Kind::kLinkPair, index, 0});
+  }
+  return pair.stub.entry;
+}
+
+// ---- returns -----------------------------------------------------------------------------------
+
+void CodeCache::set_landing_number(uint64_t original, uint32_t number) {
+  auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  __atomic_store_n(&numbers[static_cast<uint32_t>(original)], number, __ATOMIC_RELEASE);
+}
+
+// Makes the return address behind a call known.
+void CodeCache::enter_landing(BlockRef call_block) {
+  const Unit& unit = *units_[call_block.unit];
+  if (unit.dead) return;
+  const LinkAddr back = unit.end_of(call_block.block);
+  const uint32_t block = unit.procedure.block_at(back);
+  if (block == cfg::kExitBlock) return;
+  const BlockCode& code = unit.code.blocks[block];
+  if (code.landing == BlockCode::kNone) return;
+  add_landing({unit.id, block}, unit.code.begin + code.landing,
+              unit.code.begin + code.landing_accept);
+}
+
+// `code` is where returns to the block go; behind its comparison, if it has one, lies `accept`.
+void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
+  const uint64_t original = address_of(ref).value();
+  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
+  const uint32_t number = numbers[static_cast<uint32_t>(original)];
+  if (number == 0) {
+    // Its return asks, and then `check_room` names what is full.
+    if (landings_.size() >= tables::kLandingsMax) return;
+    const auto next = static_cast<uint32_t>(landings_.size());
+    auto* landings = reinterpret_cast<uint64_t*>(region_.tables() + tables::kLandings);
+    std::atomic_ref<uint64_t>(landings[next]).store(code.value(), std::memory_order_release);
+    landings_.push_back(original);
+    set_landing_number(original, next);
+    return;
+  }
+  if (landings_[number] == original) return;  // another thread has asked a moment ago
+  chain_landing(ref, original, accept);
+}
+
+// The low 32 bits of the address are another landing's, which finds out and looks here.
+void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept) {
+  CHECK(compare_ == Compare::kAll64) << "two modules alike in the low 32 bits";
+  const auto low = static_cast<uint16_t>(original);
+  Chain& chain = returns_[low];
+  for (const ChainEntry& entry : chain) {
+    if (entry.original == original) return;
+  }
+  Area& area = area_of(ref);
+  const CodeRecord record{CacheAddr(), CodeRecord::Kind::kLanding, ref.unit, ref.block};
+  const LandingStub stub = emit_piece(area, record, [&](auto& as) {
+    return emit_landing_stub(as, original, accept, area.gateway.entries.ret, compare_);
+  });
+  insert(chain, {original, stub.entry, stub.mismatch_slot}, area.gateway.entries.ret,
+         [&](CacheAddr head) { set_return_head(low, head); });
+}
+
+Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
+  TRY(check_room());
+  TRY_ASSIGN(const BlockRef ref, resolve(target, Arrival::kReturn));
+  if (!ref.valid()) return CacheAddr(target.value());
+  const Unit& unit = *units_[ref.unit];
+  const BlockCode& code = unit.code.blocks[ref.block];
+  if (code.landing != BlockCode::kNone && ref.insn == 0) {
+    const CacheAddr accept = unit.code.begin + code.landing_accept;
+    add_landing(ref, unit.code.begin + code.landing, accept);
+    return accept;
+  }
+  const Stub stub = arrival_at(ref).stub;
+  add_landing(ref, compare_ == Compare::kAll64 ? stub.entry : stub.accept, stub.accept);
+  return stub.accept;
+}
+
+// ---- indirect branches -------------------------------------------------------------------------
+
+Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
+  const Unit& destination = *units_[to.unit];
+  Area& area = *units_[state.unit]->module->area;
+  const auto site_id = static_cast<uint32_t>(&state - sites_.data());
+  Pair pair;
+  pair.target = target;
+  pair.to = to;
+  pair.counter = allocate_counter();
+  const bool inside = to.unit == state.unit && !state.site.call;
+  const auto index = static_cast<uint32_t>(state.pairs.size());
+  pair.stub =
+      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
+        return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
+                         destination.entry_of(to), state.site.miss_stub, compare_,
+                         inside ? Whereabouts{} : whereabouts(to, !state.site.call));
+      });
+  stats_.pairs += 1;
+  if (destination.replaceable) {
+    incoming_[to.unit].push_back({Incoming::Kind::kPair, site_id, index});
+  }
+  state.pairs.push_back(pair);
+  if (kept_ != nullptr) kept_->pair(site_id, pair);
+  pair_order_.emplace_back(site_id, index);
+  return state.pairs.back();
+}
+
+Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) {
+  TRY(check_room());
+  const bool call = sites_[site_id].site.call;
+  if (call) enter_landing({sites_[site_id].unit, sites_[site_id].site.block});
+  TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
+  if (!ref.valid()) return CacheAddr(target.value());
+  SiteState& state = sites_[site_id];  // resolve may have moved it
+  for (const Pair& pair : state.pairs) {
+    // Another thread may have asked for the same pair a moment ago.
+    if (!pair.cut && pair.target == target) return pair.stub.accept;
+  }
+  const Pair& pair = add_pair(state, target, ref);
+  const CacheAddr accept = pair.stub.accept;
+  const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
+  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain) build_hash(state, site_id);
+  if (state.buckets != nullptr) {
+    const uint8_t hash = hash_of(state.hash, target.value());
+    insert((*state.buckets)[hash], entry, state.site.miss_stub,
+           [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
+  } else {
+    insert(state.chain, entry, state.site.miss_stub,
+           [&](CacheAddr head) { set_branch(state.site.field, head); });
+  }
+  return accept;
+}
+
+// Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.
+void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
+  if (next_table_ + tables::kHashTableBytes > tables::kHashTablesEnd) return;  // stays a chain
+  size_t best = 0;
+  for (HashKind kind :
+       {HashKind::kBits4to11, HashKind::kBits5to12, HashKind::kBits8to15, HashKind::kBits0to7}) {
+    std::array<bool, 256> used{};
+    size_t distinct = 0;
+    for (const Pair& pair : state.pairs) {
+      bool& slot = used[hash_of(kind, pair.target.value())];
+      distinct += slot ? 0 : 1;
+      slot = true;
+    }
+    if (distinct > best) {
+      best = distinct;
+      state.hash = kind;
+    }
+  }
+  state.table_offset = next_table_;
+  next_table_ += tables::kHashTableBytes;
+  state.buckets = std::make_unique<std::array<Chain, 256>>();
+  for (uint32_t h = 0; h < 256; ++h) {
+    set_table_head(state.table_offset, static_cast<uint8_t>(h), state.site.miss_stub);
+  }
+  // From the back, so that the order among equals is kept.  A thread that is inside the old chain
+  // meanwhile may walk into a shorter one; it then asks the monitor, which finds the pair.
+  const Chain old = std::move(state.chain);
+  state.chain.clear();
+  for (size_t i = old.size(); i-- > 0;) {
+    const uint8_t hash = hash_of(state.hash, old[i].original);
+    insert((*state.buckets)[hash], old[i], state.site.miss_stub,
+           [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
+  }
+  lead_to_table(state, site_id);
+}
+
+void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
+  const uint32_t table = region_.tables_base() + state.table_offset;
+  if (state.site.room_bytes != 0 && state.hash != HashKind::kBits0to7) {
+    const CacheAddr begin = state.site.field + 4;
+    isa::Assembler as(region_.code(begin), state.site.room_bytes, begin);
+    emit_hash_dispatch(as, state.hash, table);
+    CHECK(!as.overflowed()) << "a dispatch longer than its room";
+    erase_jmp(state.site.field);
+    return;
+  }
+  Area& area = *units_[state.unit]->module->area;
+  set_branch(state.site.field,
+             emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
+                        [&](auto& as) { return emit_hash_dispatch(as, state.hash, table); }));
+}
+
+// ---- unmapping ---------------------------------------------------------------------------------
+
+void CodeCache::cut(TargetRange range) {
+  for (uint32_t id = 0; id < links_.size(); ++id) {
+    const auto [unit_id, index] = links_[id];
+    const Unit& unit = *units_[unit_id];
+    const Link& link = unit.code.links[index];
+    const bool leads_there = range.contains(unit.module->to_target(link.target));
+    if (leads_there) set_branch(link.field, link.miss_stub);
+    if (leads_there || range.contains(address_of({unit_id, link.block}))) link_waits_[id] = 0;
+  }
+  auto inside = [&](const ChainEntry& e) { return range.contains(TargetAddr(e.original)); };
+  auto rebuild = [&](Chain& chain, CacheAddr miss, const std::function<void(CacheAddr)>& set_head) {
+    if (std::none_of(chain.begin(), chain.end(), inside)) return;
+    Chain kept;
+    for (const ChainEntry& e : chain) {
+      if (!inside(e)) kept.push_back(e);
+    }
+    chain = std::move(kept);
+    for (size_t i = 0; i < chain.size(); ++i) {
+      set_slot(chain[i].mismatch_slot, i + 1 < chain.size() ? chain[i + 1].entry : miss);
+    }
+    set_head(chain.empty() ? miss : chain[0].entry);
+  };
+  for (uint32_t id = 1; id < landings_.size(); ++id) {
+    if (range.contains(TargetAddr(landings_[id]))) set_landing_number(landings_[id], 0);
+  }
+  const CacheAddr miss = region_.areas().front().gateway.entries.ret;
+  for (auto& entry : returns_) {
+    const uint16_t low = entry.first;
+    rebuild(entry.second, miss, [&](CacheAddr head) { set_return_head(low, head); });
+  }
+  for (SiteState& state : sites_) {
+    for (Pair& pair : state.pairs) pair.cut |= range.contains(pair.target);
+    rebuild(state.chain, state.site.miss_stub,
+            [&](CacheAddr head) { set_branch(state.site.field, head); });
+    if (state.buckets == nullptr) continue;
+    for (uint32_t h = 0; h < 256; ++h) {
+      rebuild((*state.buckets)[h], state.site.miss_stub, [&](CacheAddr head) {
+        set_table_head(state.table_offset, static_cast<uint8_t>(h), head);
+      });
+    }
+  }
+  for (const auto& unit : units_) {
+    for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
+      const TargetAddr address = unit->module->to_target(unit->address_of(b));
+      if (!range.contains(address)) continue;
+      const uint64_t* found = blocks_.find(address.value());
+      if (found != nullptr && *found >> 32 == unit->id) blocks_.set(address.value(), ~0ull);
+      if (call_blocks_.find(address.value()) != nullptr) call_blocks_.set(address.value(), ~0ull);
+    }
+  }
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,159 @@
+// Keeping code apart whose addresses are alike in their low 32 bits.  See modules.h.
+//
+// An indirect branch compares the low halves of addresses only (Compare::kLow32) where no two
+// pieces of code can be alike in them.  That is found out before the first branch; from then on
+// whatever becomes executable is looked at before it is, since a branch that has met code alike to
+// it would not ask.
+//
+//     0x55d4'1c00'3000  program            0x7f31'1c00'0000  a library: refused, or moved away
+//            ^^^^^^^^^                            ^^^^^^^^^
+//
+// An executable stack grows by itself, without a call that could be looked at: all the room that
+// its limit gives it counts as code from the beginning.
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "cache/modules.h"
+
+namespace tally::engine {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kPageMask = ~(kPageBytes - 1);
+
+// Whether two ranges are apart and yet meet when only the low 32 bits count.
+bool alike(TargetRange a, TargetRange b) {
+  if (a.empty() || b.empty() || overlaps(a, b)) return false;
+  const auto distance = static_cast<uint32_t>(b.begin.value() - a.begin.value());
+  return distance < a.size_bytes() || 0 - distance < b.size_bytes();
+}
+
+TargetRange page_at(uint64_t address) {
+  return {TargetAddr(address), TargetAddr(address + kPageBytes)};
+}
+
+Status executable_collision(TargetRange range, TargetRange other) {
+  return make_error(
+      "the program makes memory at {:#x} executable, where addresses are alike in their low 32 "
+      "bits to those of code at {:#x}; run it again",
+      range.begin.value(), other.begin.value());
+}
+
+}  // namespace
+
+Status ModuleMap::expect_code_on_stack(TargetRange stack) {
+  // Without a limit it may grow down to whatever is next; more than this nobody has been seen to
+  // use for code.
+  constexpr uint64_t kRoomMaxBytes = 64ull << 20;
+  rlimit limit{};
+  if (prlimit(process_.pid(), RLIMIT_STACK, nullptr, &limit) != 0) limit.rlim_cur = RLIM_INFINITY;
+  const uint64_t room_bytes =
+      std::max<uint64_t>(stack.size_bytes(), std::min<uint64_t>(limit.rlim_cur, kRoomMaxBytes));
+  const TargetRange room{stack.end - std::min(room_bytes, stack.end.value()), stack.end};
+  if (stack_room_.contains(room.begin) && stack_room_.end == room.end) return Ok{};
+  TRY(check_executable_collision(room));
+  stack_room_ = room;
+  return Ok{};
+}
+
+Status ModuleMap::check_file_collision(const Module& module) const {
+  if (!collisions_forbidden_) return Ok{};
+  for (const auto& other : modules_) {
+    if (!other->gone && !other->generated && alike(module.mapped, other->mapped)) {
+      return make_error(
+          "{} and {} were mapped at addresses that are alike in their low 32 bits; run it again",
+          module.path, other->path);
+    }
+  }
+  for (const auto& [half, page] : translated_pages_) {
+    if (alike(module.mapped, page_at(page))) {
+      return make_error(
+          "{} was mapped where its addresses are alike in their low 32 bits to those of code "
+          "made at {:#x}; run it again",
+          module.path, page);
+    }
+  }
+  return Ok{};
+}
+
+bool ModuleMap::low_halves_may_collide(uint64_t below_bytes) const {
+  for (const auto& a : modules_) {
+    const bool loader = !a->main_program && a->path != "[vdso]";
+    const uint64_t below = loader ? below_bytes : 0;
+    for (const auto& b : modules_) {
+      if (a == b) continue;
+      const TargetRange room{a->mapped.begin - below, a->mapped.end};
+      // What lies in the room itself (the vdso on many kernels) differs from all else in it.
+      if (alike(room, b->mapped)) return true;
+    }
+  }
+  return std::any_of(modules_.begin(), modules_.end(),
+                     [&](const auto& module) { return alike(stack_room_, module->mapped); });
+}
+
+bool ModuleMap::alike_to_code(TargetRange range) const {
+  for (const auto& module : modules_) {
+    if (module->gone) continue;
+    if (!module->generated) {
+      if (alike(range, module->mapped)) return true;
+      continue;
+    }
+    for (const TargetRange& made : module->executable) {
+      if (alike(range, made)) return true;
+    }
+  }
+  if (alike(range, stack_room_)) return true;
+  return std::any_of(translated_pages_.begin(), translated_pages_.end(),
+                     [&](const auto& page) { return alike(range, page_at(page.second)); });
+}
+
+std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
+  if (!collisions_forbidden_ || !alike_to_code(range)) return std::nullopt;
+  const auto mappings = process_.mappings();
+  if (!mappings) return std::nullopt;
+  constexpr uint64_t kStepBytes = 64ull << 20;
+  constexpr uint64_t kFarthestBytes = 64ull << 30;
+  for (uint64_t down = kStepBytes; down < std::min(kFarthestBytes, range.begin.value());
+       down += kStepBytes) {
+    const TargetRange lower{range.begin - down, range.end - down};
+    const bool taken = std::any_of(mappings->begin(), mappings->end(),
+                                   [&](const auto& m) { return overlaps(m.range, lower); });
+    if (!taken && !alike_to_code(lower)) return lower.begin;
+  }
+  return std::nullopt;
+}
+
+Status ModuleMap::check_executable_collision(TargetRange range) const {
+  if (!collisions_forbidden_) return Ok{};
+  for (const auto& module : modules_) {
+    if (module->gone) continue;
+    for (const TargetRange& other : module->executable) {
+      if (alike(range, other)) return executable_collision(range, other);
+    }
+  }
+  if (alike(range, stack_room_)) return executable_collision(range, stack_room_);
+  return Ok{};
+}
+
+Status ModuleMap::check_generated_collision(TargetRange range) {
+  if (!collisions_forbidden_) return Ok{};
+  for (uint64_t page = range.begin.value() & kPageMask; page < range.end.value();
+       page += kPageBytes) {
+    auto [it, fresh] = translated_pages_.try_emplace(static_cast<uint32_t>(page), page);
+    bool meets = it->second != page;
+    for (const auto& other : modules_) {
+      if (!fresh || other->gone || other->generated) continue;
+      meets |= alike(page_at(page), other->mapped);
+    }
+    if (meets) {
+      return make_error(
+          "the program made code at {:#x}, where addresses are alike in their low 32 bits to those "
+          "of other code; run it again",
+          page);
+    }
+  }
+  return Ok{};
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,177 @@
+// See plan.h.
+#include "cache/plan.h"
+
+#include <algorithm>
+
+namespace tally::engine {
+
+using cfg::EdgeKind;
+using placement::EdgeRole;
+
+placement::Graph make_graph(const cfg::Procedure& procedure) {
+  placement::Graph graph;
+  const auto exit = static_cast<placement::NodeId>(procedure.blocks.size());
+  graph.node_count = exit + 1;
+  graph.root = procedure.entry_block;
+  graph.exit = exit;
+  graph.edges.reserve(procedure.edges.size() + 1);
+  for (const cfg::Edge& edge : procedure.edges) {
+    graph.edges.push_back(placement::Edge{
+        edge.from, edge.to == cfg::kExitBlock ? exit : edge.to,
+        edge.kind == EdgeKind::kTableJump ? EdgeRole::kMeasured : EdgeRole::kNormal, 0});
+  }
+  graph.edges.push_back(placement::Edge{exit, graph.root, EdgeRole::kVirtual, 0});
+  return graph;
+}
+
+namespace {
+
+// The way out of a call that may or may not come back has no place in the code where it could be
+// counted: such an edge must be in the tree.
+void force_uncountable(const cfg::Procedure& procedure, placement::Graph& graph) {
+  for (const cfg::Block& block : procedure.blocks) {
+    if (block.edge_count < 2) continue;
+    for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+      if (procedure.edges[e].kind == EdgeKind::kNoReturn) graph.edges[e].weight = 1e300;
+    }
+  }
+}
+
+// With edges counted, such a call's block is counted, and so is its return: the way out that has no
+// place follows from the two, and none of the three is anything the tree has to tell.
+template <class Do>
+void for_each_open_call(const cfg::Procedure& procedure, Do action) {
+  for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    const cfg::Block& block = procedure.blocks[b];
+    if (block.edge_count < 2) continue;
+    const uint32_t last = block.first_edge + block.edge_count - 1;
+    if (procedure.edges[last].kind == EdgeKind::kNoReturn) action(b, block.first_edge, last);
+  }
+}
+
+void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights& feedback,
+                          placement::Graph& graph) {
+  bool any = false;
+  std::vector<double> weights(procedure.edges.size(), 0);
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    const LinkAddr from = procedure.address_of(procedure.blocks[edge.from]);
+    const LinkAddr to =
+        edge.to == cfg::kExitBlock ? edge.target : procedure.address_of(procedure.blocks[edge.to]);
+    const double weight = feedback(from, to);
+    if (weight > 0) {
+      weights[e] = weight;
+      any = true;
+    }
+  }
+  // A procedure that the earlier run never reached keeps the static weights.
+  if (!any) return;
+  for (size_t e = 0; e < weights.size(); ++e) graph.edges[e].weight = weights[e];
+}
+
+// Where the counters of the chosen edges go.
+void place_probes(const cfg::Procedure& procedure, const placement::Graph& graph,
+                  const placement::Plan& chosen, const std::function<uint32_t()>& allocate,
+                  translate::Plan& plan) {
+  std::vector<uint32_t> in(graph.node_count, 0);
+  std::vector<uint32_t> out(graph.node_count, 0);
+  for (const placement::Edge& edge : graph.edges) {
+    ++out[edge.from];
+    ++in[edge.to];
+  }
+  auto count_block = [&](placement::NodeId node) {
+    if (plan.block_counter[node] == translate::kNoCounter) {
+      plan.block_counter[node] = static_cast<int32_t>(allocate());
+    }
+  };
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    if (!chosen.edge_counted[e]) continue;
+    const placement::Edge& edge = graph.edges[e];
+    if (out[edge.from] == 1) {
+      count_block(edge.from);
+    } else if (edge.to != graph.exit && in[edge.to] == 1) {
+      count_block(edge.to);
+    } else {
+      plan.edge_counter[e] = static_cast<int32_t>(allocate());
+    }
+  }
+}
+
+// With every block counted, most edges follow; where blocks and edges form a cycle (the paper's
+// section 3.2: vertex counts do not always determine edge counts), one edge of it is counted too.
+// A block's ways in sum up to its count and so do its ways out: two vertices of a graph in which
+// the edges must form a forest.
+void count_undetermined_edges(const placement::Graph& graph,
+                              const std::function<uint32_t()>& allocate, translate::Plan& plan) {
+  std::vector<uint32_t> parent(2 * static_cast<size_t>(graph.node_count));
+  for (uint32_t i = 0; i < parent.size(); ++i) parent[i] = i;
+  auto find = [&](uint32_t v) {
+    while (parent[v] != v) v = parent[v] = parent[parent[v]];
+    return v;
+  };
+  // Of EXIT only in = out is known.
+  auto in_half = [&](uint32_t v) { return v == graph.exit ? v : v + graph.node_count; };
+  std::vector<uint32_t> order;
+  for (uint32_t e = 0; e < graph.edges.size(); ++e) {
+    if (graph.edges[e].role != EdgeRole::kMeasured) order.push_back(e);
+  }
+  // Edges without a place in the code, and heavy ones, go into the forest first.
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const bool virtual_a = graph.edges[a].role == EdgeRole::kVirtual;
+    const bool virtual_b = graph.edges[b].role == EdgeRole::kVirtual;
+    if (virtual_a != virtual_b) return virtual_a;
+    return graph.edges[a].weight > graph.edges[b].weight;
+  });
+  for (const uint32_t e : order) {
+    const uint32_t a = find(graph.edges[e].from);
+    const uint32_t b = find(in_half(graph.edges[e].to));
+    if (a != b) {
+      parent[a] = b;
+    } else {
+      plan.edge_counter[e] = static_cast<int32_t>(allocate());
+    }
+  }
+}
+
+}  // namespace
+
+translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
+                          const FeedbackWeights& feedback,
+                          const std::function<uint32_t()>& allocate) {
+  translate::Plan plan;
+  plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
+  plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
+  if (kind == PlacementKind::kBlocks) {
+    for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
+    placement::Graph all = make_graph(procedure);
+    placement::set_static_weights(all);
+    force_uncountable(procedure, all);
+    for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
+      all.edges[back].role = EdgeRole::kMeasured;
+      all.edges[away].role = EdgeRole::kMeasured;
+      plan.edge_counter[back] = static_cast<int32_t>(allocate());
+    });
+    count_undetermined_edges(all, allocate, plan);
+    return plan;
+  }
+  placement::Graph graph = make_graph(procedure);
+  placement::set_static_weights(graph);
+  if (kind == PlacementKind::kFeedback && feedback) {
+    set_feedback_weights(procedure, feedback, graph);
+  }
+  for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
+    graph.edges[back].role = EdgeRole::kMeasured;
+    graph.edges[away].role = EdgeRole::kMeasured;
+  });
+  const placement::Plan chosen = placement::place_counters(graph, placement::Mode::kEdges);
+  place_probes(procedure, graph, chosen, allocate, plan);
+  for_each_open_call(procedure, [&](uint32_t block, uint32_t back, uint32_t) {
+    plan.edge_counter[back] = static_cast<int32_t>(allocate());
+    if (plan.block_counter[block] == translate::kNoCounter) {
+      plan.block_counter[block] = static_cast<int32_t>(allocate());
+    }
+  });
+  return plan;
+}
+
+}  // namespace tally::engine

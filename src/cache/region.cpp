@@ -1,0 +1,349 @@
+// Making and mapping the shared region.  See region.h.
+#include "cache/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace tally::engine {
+namespace {
+
+using namespace translate;
+
+constexpr uint64_t kReachBytes = (2ull << 30) - (64ull << 20);
+// Kept free between an area and the module it serves, for heap, stack and later libraries to grow.
+constexpr uint64_t kGapBytes = 768ull << 20;
+constexpr uint64_t kLowestAddress = 0x10000;
+constexpr uint64_t kHighestAddress = 0x7ffffffff000;
+// Far from where the kernel puts anything of its own accord.
+constexpr uint64_t kThreadsBase = 0x100000000000;
+constexpr char kName[] = "tally";
+
+bool is_free(const std::vector<tracee::Mapping>& mappings, uint64_t begin, uint64_t end) {
+  for (const tracee::Mapping& m : mappings) {
+    if (m.range.begin.value() < end && begin < m.range.end.value()) return false;
+  }
+  return begin >= kLowestAddress && end <= kHighestAddress && begin < end;
+}
+
+bool reaches(uint64_t area, TargetRange range) {
+  const uint64_t area_end = area + kAreaSizeBytes;
+  const uint64_t low = std::min(area, range.begin.value());
+  const uint64_t high = std::max(area_end, range.end.value());
+  return high - low < kReachBytes;
+}
+
+}  // namespace
+
+void Region::unmap() {
+  if (file_ != nullptr) munmap(file_, kRegionSizeBytes);
+  file_ = nullptr;
+}
+
+Region::~Region() {
+  unmap();
+  if (monitor_fd_ >= 0) close(monitor_fd_);
+}
+
+Status Region::map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
+                      uint64_t file_offset, const char* what) {
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {address, size_bytes, static_cast<uint64_t>(protection),
+                             MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                             static_cast<uint64_t>(target_fd_), file_offset}));
+  if (result != static_cast<int64_t>(address)) {
+    return make_error(
+        "cannot map {} ({} MB) into the target: {}; is its address space limited (ulimit -v)?",
+        what, size_bytes >> 20, strerror(static_cast<int>(result < 0 ? -result : EEXIST)));
+  }
+  return Ok{};
+}
+
+// Without the descriptor: a private mapping takes the place, so that nothing else is overwritten;
+// then a second mapping of a part of the attic is moved there (mremap of a shared mapping with an
+// old size of zero duplicates it).
+Status Region::map_from_attic(const RemoteCall& call, uint64_t address, uint64_t file_offset) {
+  TRY_ASSIGN(const int64_t reserved,
+             call(SYS_mmap, {address, kAreaSizeBytes, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+                             static_cast<uint64_t>(-1), 0}));
+  if (reserved != static_cast<int64_t>(address)) {
+    return make_error("no room for a code cache at {:#x}: {}", address,
+                      strerror(static_cast<int>(reserved < 0 ? -reserved : EEXIST)));
+  }
+  const uint64_t from = attic_base_ + (file_offset - kAreasFileOffset);
+  TRY_ASSIGN(const int64_t moved, call(SYS_mremap, {from, 0, kAreaSizeBytes,
+                                                    MREMAP_MAYMOVE | MREMAP_FIXED, address, 0}));
+  if (moved != static_cast<int64_t>(address)) {
+    return make_error("cannot map a code cache at {:#x}: {}", address,
+                      strerror(static_cast<int>(moved < 0 ? -moved : EEXIST)));
+  }
+  return Ok{};
+}
+
+Status Region::create_memory(tracee::Process& process, const RemoteCall& call, TargetAddr name) {
+  TRY_ASSIGN(const int64_t fd, call(SYS_memfd_create, {name.value(), MFD_CLOEXEC, 0, 0, 0, 0}));
+  if (fd < 0) {
+    return make_error("memfd_create in the target: {}", strerror(static_cast<int>(-fd)));
+  }
+  target_fd_ = static_cast<int>(fd);
+  TRY_ASSIGN(monitor_fd_, process.take_descriptor(target_fd_));
+  if (ftruncate(monitor_fd_, static_cast<off_t>(kRegionSizeBytes)) != 0) {
+    return make_error("cannot size the shared region: {}", strerror(errno));
+  }
+  void* memory = mmap(nullptr, kRegionSizeBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                      monitor_fd_, 0);
+  if (memory == MAP_FAILED) {
+    return make_error("cannot map the shared region: {}; is our address space limited (ulimit -v)?",
+                      strerror(errno));
+  }
+  file_ = static_cast<uint8_t*>(memory);
+  if (threads_fd_ >= 0 && mmap(file_ + kThreadsFileOffset, kThreadsMax * tcb::kBlockSizeBytes,
+                               PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                               threads_fd_, static_cast<off_t>(threads_offset_)) == MAP_FAILED) {
+    return make_error("cannot map the kept counters: {}", strerror(errno));
+  }
+  memcpy(tables() + tables::kName, kName, sizeof kName);
+  areas_.reserve(kAreasMax);
+  return Ok{};
+}
+
+// Gives the target a descriptor of ours: over a pair of sockets that it makes, one of which is
+// taken over.  It need not be able to reach the file by a name.
+Result<int> Region::hand_over(tracee::Process& process, const RemoteCall& call, int descriptor) {
+  // In the tables, which both sides see: two descriptors, a message, its control data.
+  constexpr uint32_t kPair = 0x200, kMessage = 0x240, kPiece = 0x2a0, kByte = 0x2c0,
+                     kControl = 0x300;
+  const uint64_t base = tables_base_;
+  TRY_ASSIGN(const int64_t made,
+             call(SYS_socketpair, {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, base + kPair, 0, 0}));
+  if (made != 0) {
+    return make_error("socketpair in the target: {}", strerror(static_cast<int>(-made)));
+  }
+  int pair[2];
+  memcpy(pair, tables() + kPair, sizeof pair);
+  TRY_ASSIGN(const int ours, process.take_descriptor(pair[0]));
+  char byte = 0;
+  iovec piece{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof descriptor)] = {};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof descriptor);
+  memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+  const ssize_t sent = sendmsg(ours, &message, MSG_NOSIGNAL);
+  close(ours);
+  if (sent != 1) return make_error("cannot hand a descriptor over: {}", strerror(errno));
+  const uint64_t there[] = {base + kByte, 1};
+  memcpy(tables() + kPiece, there, sizeof there);
+  message.msg_iov = reinterpret_cast<iovec*>(base + kPiece);       // NOLINT: the target's address
+  message.msg_control = reinterpret_cast<void*>(base + kControl);  // NOLINT
+  memcpy(tables() + kMessage, &message, sizeof message);
+  memset(tables() + kControl, 0, sizeof control);
+  TRY_ASSIGN(const int64_t got, call(SYS_recvmsg, {static_cast<uint64_t>(pair[1]), base + kMessage,
+                                                   MSG_CMSG_CLOEXEC | MSG_DONTWAIT, 0, 0, 0}));
+  for (const int fd : pair) TRY(call(SYS_close, {static_cast<uint64_t>(fd), 0, 0, 0, 0, 0}));
+  int received = -1;
+  memcpy(&received, tables() + kControl + CMSG_LEN(0), sizeof received);
+  if (got != 1 || received < 0) {
+    return make_error("recvmsg in the target: {}",
+                      strerror(static_cast<int>(got < 0 ? -got : EMFILE)));
+  }
+  return received;
+}
+
+Status Region::map_threads(tracee::Process& process, const RemoteCall& call, uint64_t flags) {
+  int fd = target_fd_;
+  if (threads_fd_ >= 0) {
+    TRY_ASSIGN(fd, hand_over(process, call, threads_fd_));
+  }
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {threads_base_, kThreadsMax * tcb::kBlockSizeBytes,
+                             PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | flags,
+                             static_cast<uint64_t>(fd), threads_offset_}));
+  if (fd != target_fd_) TRY(call(SYS_close, {static_cast<uint64_t>(fd), 0, 0, 0, 0, 0}));
+  if (result == static_cast<int64_t>(threads_base_)) return Ok{};
+  return make_error(
+      "cannot map the counters into the target: {}; is its address space limited "
+      "(ulimit -v)?",
+      strerror(static_cast<int>(result < 0 ? -result : EEXIST)));
+}
+
+Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
+  char saved[sizeof kName];
+  if (!process.read_memory(scratch, saved, sizeof saved) ||
+      !process.write_memory(scratch, kName, sizeof kName)) {
+    return make_error("cannot write to the target's stack");
+  }
+  const Status created = create_memory(process, call, scratch);
+  process.write_memory(scratch, saved, sizeof saved);
+  TRY(created);
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
+  // Top down below 2 GB, so that a heap above a fixed-address program has room.
+  for (uint64_t base = 0x78000000; base >= 0x10000000; base -= 0x4000000) {
+    if (is_free(mappings, base, base + tables::kSizeBytes)) {
+      tables_base_ = static_cast<uint32_t>(base);
+      break;
+    }
+  }
+  if (tables_base_ == 0) return make_error("no room below 2 GB in the target's address space");
+  TRY(map_at(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset,
+             "tables"));
+  threads_base_ = kThreadsBase;
+  TRY(map_threads(process, call, MAP_FIXED_NOREPLACE));
+  attic_base_ = kThreadsBase + kThreadsMax * tcb::kBlockSizeBytes + kAreaSizeBytes;
+  TRY(map_at(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC, kAreasFileOffset,
+             "the attic"));
+  return Ok{};
+}
+
+// Everything sits where it sits in the parent: the same addresses are in reach of the same modules,
+// and the mappings replace the parent's.
+Status Region::create_in_place(const Region& parent, tracee::Process& process,
+                               const RemoteCall& call) {
+  TRY(create_memory(process, call, TargetAddr(parent.tables_base_ + tables::kName)));
+  tables_base_ = parent.tables_base_;
+  filtered_ = parent.filtered_;
+  threads_base_ = parent.threads_base_;
+  for (const Area& old : parent.areas_) place_area(old.base);
+  TRY(replace(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset));
+  TRY(map_threads(process, call, MAP_FIXED));
+  attic_base_ = parent.attic_base_;
+  TRY(replace(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC,
+              kAreasFileOffset));
+  for (const Area& area : areas_) {
+    TRY(replace(call, area.base.value(), kAreaSizeBytes, PROT_READ | PROT_EXEC,
+                kAreasFileOffset + area.index * kAreaSizeBytes));
+  }
+  return Ok{};
+}
+
+Status Region::replace(const RemoteCall& call, uint64_t address, uint64_t size_bytes,
+                       int protection, uint64_t file_offset) {
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {address, size_bytes, static_cast<uint64_t>(protection),
+                             MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                             static_cast<uint64_t>(target_fd_), file_offset}));
+  if (result != static_cast<int64_t>(address)) {
+    return make_error("cannot give a forked process memory of its own at {:#x}: {}", address,
+                      strerror(static_cast<int>(-result)));
+  }
+  return Ok{};
+}
+
+Area& Region::place_area(CacheAddr base) {
+  Area area;
+  area.index = static_cast<uint32_t>(areas_.size());
+  area.base = base;
+  area.memory = file_ + kAreasFileOffset + area.index * kAreaSizeBytes;
+  isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
+  area.gateway = emit_gateway(as, tables_base_, areas_.empty() ? nullptr : &areas_.front().gateway);
+  area.used_bytes = (as.offset() + 63u) & ~63u;
+  areas_.push_back(area);
+  return areas_.back();
+}
+
+Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
+                               const RemoteCall& call) {
+  for (Area& area : areas_) {
+    if (reaches(area.base.value(), range) && area.used_bytes < kAreaHalfBytes * 3 / 4) {
+      return &area;
+    }
+  }
+  if (areas_.size() == kAreasMax) return make_error("too many modules far apart from each other");
+  TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
+  const uint64_t begin = range.begin.value() & ~0xfffull;
+  const uint64_t end = (range.end.value() + 0xfff) & ~0xfffull;
+  uint64_t base = planned_base_;
+  auto consider = [&](uint64_t candidate) {
+    if (base == 0 && candidate < kHighestAddress && reaches(candidate, range) &&
+        is_free(mappings, candidate, candidate + kAreaSizeBytes)) {
+      base = candidate;
+    }
+  };
+  // Below the module at first, then above, farther or nearer as room allows.
+  for (uint64_t gap = kGapBytes; gap <= kReachBytes; gap += 32ull << 20) {
+    if (begin > gap + kAreaSizeBytes) consider(begin - gap - kAreaSizeBytes);
+    consider(end + gap);
+  }
+  for (uint64_t gap = kGapBytes; gap > 0; gap -= 32ull << 20) {
+    if (begin > gap + kAreaSizeBytes) consider(begin - gap - kAreaSizeBytes);
+    consider(end + gap);
+  }
+  if (base == 0) return make_error("no room for a code cache near {:#x}", begin);
+  const uint64_t offset = kAreasFileOffset + areas_.size() * kAreaSizeBytes;
+  if (target_fd_ >= 0) {
+    TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
+  } else {
+    planned_base_ = base;
+    TRY(map_from_attic(call, base, offset));
+    planned_base_ = 0;
+  }
+  return &place_area(CacheAddr(base));
+}
+
+Status Region::close_target_descriptor(const RemoteCall& call) {
+  TRY(call(SYS_close, {static_cast<uint64_t>(target_fd_), 0, 0, 0, 0, 0}));
+  target_fd_ = -1;
+  return Ok{};
+}
+
+void Region::for_each_counter(
+    uint32_t slot, size_t counters,
+    const std::function<void(size_t counter, uint64_t value)>& visit) const {
+  const int fd = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
+  const off_t begin =
+      static_cast<off_t>(threads_offset_ + slot * tcb::kBlockSizeBytes + tcb::kCounters);
+  const uint8_t* memory = thread_memory(slot) + tcb::kCounters;
+  const off_t end = begin + static_cast<off_t>(counters * sizeof(uint64_t));
+  off_t at = begin;
+  while (at < end) {
+    const off_t data = lseek(fd, at, SEEK_DATA);
+    if (data < 0 || data >= end) return;  // nothing but holes
+    const off_t hole = lseek(fd, data, SEEK_HOLE);
+    CHECK(hole > data) << "a page of counters has no end: " << strerror(errno);
+    const off_t limit = std::min(hole, end);
+    for (at = data; at < limit; at += sizeof(uint64_t)) {
+      uint64_t value = 0;
+      memcpy(&value, memory + (at - begin), sizeof value);
+      if (value != 0) visit(static_cast<size_t>(at - begin) / sizeof value, value);
+    }
+  }
+}
+
+Status Region::forget_target(const RemoteCall& call) {
+  if (target_fd_ >= 0) TRY(close_target_descriptor(call));
+  if (planned_base_ != 0) {
+    // Reserved for an area that was never mapped.
+    TRY(call(SYS_munmap, {planned_base_, kAreaSizeBytes, 0, 0, 0, 0}));
+    planned_base_ = 0;
+  }
+  return Ok{};
+}
+
+Area* Region::area_at(CacheAddr address) {
+  for (Area& area : areas_) {
+    if (address >= area.base && address < area.base + kAreaSizeBytes) return &area;
+  }
+  return nullptr;
+}
+
+uint8_t* Region::code(CacheAddr address) {
+  Area* area = area_at(address);
+  CHECK(area != nullptr) << "no code cache at " << address.value();
+  return area->memory + (address - area->base);
+}
+
+}  // namespace tally::engine

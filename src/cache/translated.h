@@ -1,0 +1,128 @@
+// What has been translated, as far as counts are concerned: what a profile is made from.
+//
+// Units with their graphs and counters, and the ways into them that only showed at run time, each
+// with a counter of its own.  The code cache (code_cache.h) adds to it while the program runs;
+// after the run, the profile is solved from it (finish.h), and it says what each counter stands for
+// (instruction_weights.h).  When the monitor was killed, it is read back from a file (recover.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cache/modules.h"
+#include "cache/plan.h"
+#include "profile/model.h"
+#include "translate/unit.h"
+
+namespace tally::engine {
+
+struct BlockRef {
+  uint32_t unit = UINT32_MAX;
+  uint32_t block = 0;
+  uint32_t insn = 0;  // control came to this instruction of the block, not to its start
+  bool valid() const { return unit != UINT32_MAX; }
+  auto operator<=>(const BlockRef&) const = default;
+};
+
+struct Unit {
+  uint32_t id = 0;
+  Module* module = nullptr;
+  cfg::Procedure procedure;         // without its instructions
+  std::vector<uint8_t> insn_sizes;  // by instruction
+  translate::Plan plan;
+  translate::UnitCode code;
+  profile::Provenance provenance = profile::Provenance::kFlow;
+  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
+  // See generated.h.
+  bool replaceable = false;     // the program may replace this code
+  bool open_calls = false;      // its calls have a second way out (cfg::DiscoverRequest)
+  bool checked = false;         // ... at any time: it compares its own bytes
+  bool dead = false;            // the code is not there any more
+  std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...
+  uint32_t source_offset = 0;   // ... this distance from the procedure's base on
+
+  CacheAddr label(uint32_t block) const { return code.begin + code.blocks[block].label; }
+  // Where control enters that is to begin with instruction `ref.insn`.
+  CacheAddr entry_of(const BlockRef& ref) const {
+    if (ref.insn == 0) return label(ref.block);
+    return code.begin + code.insn_offset[procedure.blocks[ref.block].first_insn + ref.insn];
+  }
+  uint8_t flags_live_at(const BlockRef& ref) const {
+    if (ref.insn != 0 || checked) return isa::flag::kAll;
+    return procedure.blocks[ref.block].flags_live_in;
+  }
+  LinkAddr address_of(uint32_t block) const {
+    return procedure.address_of(procedure.blocks[block]);
+  }
+  LinkAddr end_of(uint32_t block) const { return procedure.end_of(procedure.blocks[block]); }
+};
+
+// One entry of a lookup chain.
+struct ChainEntry {
+  uint64_t original = 0;
+  CacheAddr entry;
+  CacheAddr mismatch_slot;
+};
+using Chain = std::vector<ChainEntry>;
+
+// A pair (site, target) that has been seen.
+struct Pair {
+  TargetAddr target;
+  BlockRef to;
+  uint32_t counter = 0;
+  translate::Stub stub;
+  bool cut = false;  // the target was unmapped
+};
+
+struct SiteState {
+  uint32_t unit = 0;
+  translate::Site site;
+  std::vector<Pair> pairs;
+  std::unique_ptr<std::array<Chain, 256>> buckets;  // once there are many pairs
+  Chain chain;                                      // before that
+  uint32_t table_offset = 0;
+  translate::HashKind hash = translate::HashKind::kBits4to11;
+};
+
+// A counted way into a block from outside of its unit.
+struct ArrivalStub {
+  BlockRef to;
+  uint32_t counter = 0;
+  translate::Stub stub;
+};
+
+// A direct branch into or out of replaceable code, with the unit it led to at the time.
+struct LinkPair {
+  uint32_t link = 0;
+  BlockRef to;
+  uint32_t counter = 0;
+  translate::LinkStub stub;
+};
+
+class Translated {
+ public:
+  const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
+  const Unit& unit(uint32_t id) const { return *units_[id]; }
+  const std::vector<SiteState>& sites() const { return sites_; }
+  // (site, pair) in the order in which they were seen.
+  const std::vector<std::pair<uint32_t, uint32_t>>& pair_order() const { return pair_order_; }
+  const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
+  const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
+  uint32_t counters_used() const { return next_counter_; }
+  TargetAddr address_of(BlockRef ref) const;
+  // Gives back most of a unit's memory, once it is on the books.
+  void release(uint32_t id);
+
+ protected:
+  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<SiteState> sites_;
+  std::vector<std::pair<uint32_t, uint32_t>> pair_order_;
+  std::vector<ArrivalStub> arrivals_;
+  std::vector<LinkPair> link_pairs_;
+  uint32_t next_counter_ = 0;
+};
+
+}  // namespace tally::engine

@@ -1,0 +1,32 @@
+// After the run: from counters and ledger to a profile.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cache/translated.h"
+#include "ledger/ledger_books.h"
+#include "profile/model.h"
+
+namespace tally::engine {
+
+struct FinishRequest {
+  // The units are given back on the way: with many of them, both forms at once are too much memory.
+  Translated& translated;
+  const LedgerBooks& ledger;
+  std::vector<uint64_t> counters;  // the sums over all threads, by counter number
+  std::vector<profile::Module> modules;
+  std::function<std::string(const Unit&)> name_of;  // of a procedure; empty when it has none
+};
+void build_profile(const FinishRequest& request, profile::Profile& profile);
+
+// What a profile says of the modules of a process, and how procedures are called there.
+class ModuleMap;
+class PerfMap;
+std::vector<profile::Module> describe_modules(const ModuleMap& modules);
+profile::Module describe_module(const Module& module);
+std::string procedure_name(const Unit& unit, const PerfMap& generated);
+
+}  // namespace tally::engine

@@ -1,0 +1,186 @@
+// See instruction_weights.h.
+#include "ledger/instruction_weights.h"
+
+#include "placement/placement.h"
+
+namespace tally::engine {
+
+using translate::kNoCounter;
+
+namespace {
+
+// Potentials of one unit: a walk over the arcs that are not measured, from every half not yet seen.
+class Potentials {
+ public:
+  explicit Potentials(const Unit& unit) : unit_(unit), graph_(make_graph(unit.procedure)) {
+    value_.assign(size_t{2} * graph_.node_count, 0);
+    seen_.assign(value_.size(), false);
+    index_arcs();
+    for (uint32_t half = 0; half < value_.size(); ++half) walk(half);
+  }
+  uint64_t in(uint32_t node) const { return value_[2 * size_t{node}]; }
+  uint64_t out(uint32_t node) const { return value_[2 * size_t{node} + 1]; }
+
+ private:
+  struct Arc {
+    uint32_t to = 0;
+    uint64_t step = 0;  // what the potential changes by, along the arc
+  };
+
+  bool counted(uint32_t node) const {
+    return node < unit_.plan.block_counter.size() && unit_.plan.block_counter[node] != kNoCounter;
+  }
+  bool measured(size_t edge) const {
+    if (graph_.edges[edge].role == placement::EdgeRole::kMeasured) return true;
+    return edge < unit_.plan.edge_counter.size() && unit_.plan.edge_counter[edge] != kNoCounter;
+  }
+  template <class Do>
+  void for_each_arc(Do action) const {
+    for (size_t e = 0; e < graph_.edges.size(); ++e) {
+      if (!measured(e)) action(2 * graph_.edges[e].from + 1, 2 * graph_.edges[e].to, uint64_t{0});
+    }
+    for (uint32_t node = 0; node < graph_.node_count; ++node) {
+      if (counted(node)) continue;
+      const bool block = node < unit_.procedure.blocks.size();
+      const uint64_t size = block ? unit_.procedure.blocks[node].insn_count : 0;
+      action(2 * node, 2 * node + 1, size);
+    }
+  }
+  // Each arc stands at both of its ends.
+  void index_arcs() {
+    first_.assign(value_.size() + 1, 0);
+    for_each_arc([&](uint32_t from, uint32_t to, uint64_t) {
+      ++first_[from];
+      ++first_[to];
+    });
+    uint32_t total = 0;
+    for (uint32_t& first : first_) first = total += first;
+    arcs_.resize(total);
+    for_each_arc([&](uint32_t from, uint32_t to, uint64_t step) {
+      arcs_[--first_[from]] = {to, step};
+      arcs_[--first_[to]] = {from, uint64_t{0} - step};
+    });
+  }
+  void walk(uint32_t start) {
+    if (seen_[start]) return;
+    seen_[start] = true;
+    path_.push_back(start);
+    while (!path_.empty()) {
+      const uint32_t half = path_.back();
+      path_.pop_back();
+      for (uint32_t i = first_[half]; i < first_[half + size_t{1}]; ++i) {
+        const Arc& arc = arcs_[i];
+        if (seen_[arc.to]) continue;
+        seen_[arc.to] = true;
+        value_[arc.to] = value_[half] + arc.step;
+        path_.push_back(arc.to);
+      }
+    }
+  }
+
+  const Unit& unit_;
+  placement::Graph graph_;
+  std::vector<uint64_t> value_;  // halves: in 2v, out 2v + 1
+  std::vector<bool> seen_;
+  std::vector<uint32_t> first_;
+  std::vector<Arc> arcs_;
+  std::vector<uint32_t> path_;
+};
+
+}  // namespace
+
+void InstructionWeights::update() {
+  counters_.resize(cache_.counters_used(), 0);
+  while (halves_.size() < cache_.units().size()) {
+    add_unit(cache_.unit(static_cast<uint32_t>(halves_.size())));
+  }
+  const auto& pairs = cache_.pair_order();
+  for (; pairs_done_ < pairs.size(); ++pairs_done_) {
+    const SiteState& site = cache_.sites()[pairs[pairs_done_].first];
+    add_pair(site, site.pairs[pairs[pairs_done_].second]);
+  }
+  for (; arrivals_done_ < cache_.arrivals().size(); ++arrivals_done_) {
+    const ArrivalStub& arrival = cache_.arrivals()[arrivals_done_];
+    add_flow_into(arrival.counter, arrival.to, false);
+  }
+  for (; link_pairs_done_ < cache_.link_pairs().size(); ++link_pairs_done_) {
+    const LinkPair& pair = cache_.link_pairs()[link_pairs_done_];
+    add_flow_into(pair.counter, pair.to, false);
+  }
+}
+
+void InstructionWeights::add_unit(const Unit& unit) {
+  const Potentials potentials(unit);
+  const auto exit = static_cast<uint32_t>(unit.procedure.blocks.size());
+  Halves halves;
+  for (uint32_t node = 0; node <= exit; ++node) {
+    halves.in.push_back(potentials.in(node));
+    halves.out.push_back(potentials.out(node));
+  }
+  halves_.push_back(std::move(halves));
+  for (uint32_t b = 0; b < exit; ++b) {
+    const int32_t counter = unit.plan.block_counter[b];
+    if (counter != kNoCounter) counters_[static_cast<size_t>(counter)] = of_block(unit, b);
+  }
+  for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
+    const int32_t counter = unit.plan.edge_counter[e];
+    if (counter == kNoCounter) continue;
+    const cfg::Edge& edge = unit.procedure.edges[e];
+    const uint32_t to = edge.to == cfg::kExitBlock ? exit : edge.to;
+    counters_[static_cast<size_t>(counter)] = potentials.out(edge.from) - potentials.in(to);
+  }
+}
+
+// What one more run of a counted block stands for.
+uint64_t InstructionWeights::of_block(const Unit& unit, uint32_t block) const {
+  const Halves& halves = halves_[unit.id];
+  return halves.in[block] - halves.out[block] + unit.procedure.blocks[block].insn_count;
+}
+
+// The same ways in as finish.cpp adds to the unit's graph.
+void InstructionWeights::add_flow_into(uint32_t counter, BlockRef to, bool counted_as_edge) {
+  const Unit& unit = cache_.unit(to.unit);
+  const Halves& halves = halves_[to.unit];
+  uint64_t& weight = counters_[counter];
+  const bool entry = to.insn == 0 && unit.procedure.entry_block == to.block;
+  if (!entry && !counted_as_edge) weight += halves.out.back() - halves.in[to.block];
+  if (to.insn == 0) return;
+  // Begun in the middle: not executed in front of it, and perhaps behind the block's counter.
+  weight -= to.insn;
+  const bool block_counted = unit.plan.block_counter[to.block] != kNoCounter;
+  if (block_counted && unit.code.blocks[to.block].probe_insn <= to.insn) {
+    weight += of_block(unit, to.block);
+  }
+}
+
+void InstructionWeights::add_pair(const SiteState& site, const Pair& pair) {
+  const bool inside = pair.to.unit == site.unit && !site.site.call;
+  add_flow_into(pair.counter, pair.to, inside);
+  if (site.site.call) return;
+  const Halves& from = halves_[site.unit];
+  counters_[pair.counter] +=
+      from.out[site.site.block] - (inside ? from.in[pair.to.block] : from.in.back());
+}
+
+uint64_t InstructionWeights::of_booking(const BookingKey& key, int64_t times) const {
+  const Unit& unit = cache_.unit(key.unit);
+  const Halves& halves = halves_[key.unit];
+  const auto n = static_cast<uint64_t>(times);
+  switch (key.kind) {
+    case BookingKind::kEntered:
+      return n * (halves.out.back() - halves.in[key.index]);
+    case BookingKind::kLeft:
+      return n * (halves.out[key.index] - halves.in.back());
+    case BookingKind::kUncounted:
+      return unit.plan.block_counter[key.index] == kNoCounter ? 0 : n * of_block(unit, key.index);
+    case BookingKind::kOvercounted: {
+      const int32_t counter = unit.plan.edge_counter[key.index];
+      return counter == kNoCounter ? 0 : uint64_t{0} - n * counters_[static_cast<size_t>(counter)];
+    }
+    case BookingKind::kUnexecuted:
+      return uint64_t{0} - n;
+  }
+  return 0;
+}
+
+}  // namespace tally::engine

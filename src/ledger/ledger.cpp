@@ -1,0 +1,429 @@
+// Terms of the ledger.  See ledger.h; positions are found in locate.cpp.
+#include "ledger/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ledger/kept_run.h"
+#include "ledger/undescribed_frames.h"
+
+namespace tally::engine {
+
+using profile::AbnormalKind;
+
+namespace {
+constexpr size_t kFramesMax = 100000;
+}  // namespace
+
+// Handlers may have stacks of their own, so that addresses grow only from signal to signal.
+std::optional<size_t> frame_holding(const elf::BackTrace& trace, uint64_t stack_pointer) {
+  const auto& frames = trace.frames;
+  // The outermost frame may have no known extent; it is taken to be small.
+  constexpr uint64_t kOutermostBytes = 4096;
+  size_t begin = 0;
+  while (begin < frames.size()) {
+    size_t end = begin;
+    uint64_t highest = 0;
+    while (end < frames.size() && !frames[end].signal_frame) {
+      highest = std::max(highest, frames[end++].cfa.value());
+    }
+    if (end == frames.size() && frames.back().cfa.value() == 0) highest += kOutermostBytes;
+    const uint64_t lowest = (begin == 0 ? frames.front() : frames[begin - 1]).cfa.value();
+    if (stack_pointer >= lowest && stack_pointer <= highest) {
+      size_t target = begin;
+      while (target < end && frames[target].cfa.value() != 0 &&
+             frames[target].cfa.value() <= stack_pointer) {
+        ++target;
+      }
+      return target;
+    }
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+elf::UnwindRegisters unwind_registers(const user_regs_struct& regs) {
+  elf::UnwindRegisters u;
+  u.value = {regs.rax, regs.rdx, regs.rcx, regs.rbx, regs.rsi, regs.rdi,
+             regs.rbp, regs.rsp, regs.r8,  regs.r9,  regs.r10, regs.r11,
+             regs.r12, regs.r13, regs.r14, regs.r15, regs.rip};
+  u.known.fill(true);
+  return u;
+}
+
+// Whether a thread with a stack of its own is in the very frame that it was born in; libraries pop
+// a few words there before their first call.
+bool Ledger::is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const {
+  constexpr uint64_t kPoppedBytesMax = 64;
+  if (!frame.known[elf::kDwarfRsp] ||
+      frame.value[elf::kDwarfRsp] - birth.stack_pointer > kPoppedBytesMax) {
+    return false;
+  }
+  const Unit& unit = cache_.unit(birth.at.unit);
+  const TargetAddr before(frame.value[elf::kDwarfPc] - 1);  // a call may be the last instruction
+  return unit.procedure.range.contains(unit.module->to_link(before));
+}
+
+elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const {
+  elf::UnwindTarget target;
+  target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
+    const Module* module = modules_.containing(address);
+    if (module == nullptr) return std::nullopt;
+    return elf::UnwindModule{module->image, module->bias};
+  };
+  target.read_memory = [this](TargetAddr address, void* data, size_t size_bytes) {
+    return process_.read_memory(address, data, size_bytes);
+  };
+  target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
+    return signal_context(slot, pc, stack_pointer);
+  };
+  const auto birth = births_.find(slot);
+  const bool own_stack = birth != births_.end() && !birth->second.inherits_frames;
+  if (own_stack) {
+    target.is_outermost = [&](const elf::UnwindRegisters& frame) {
+      return is_of_birth(birth->second, frame);
+    };
+  }
+  const UndescribedFrames undescribed(
+      modules_, cache_, process_,
+      [this](TargetAddr address) {
+        return cache_.call_block_of(address).valid() || is_inherited(address);
+      },
+      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt,
+      [this, slot](uint64_t stack_pointer) { return handler_return(slot, stack_pointer); });
+  target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
+    return undescribed.caller_of(frame, pc_is_exact, inner);
+  };
+  target.below_outermost = [&](const elf::UnwindRegisters& frame) {
+    return undescribed.below_outermost(frame);
+  };
+  return elf::unwind(registers, target, kFramesMax);
+}
+
+void Ledger::issue(const std::string& scope, const std::string& message, uint64_t amount) {
+  if (recording_ != nullptr) {
+    recording_->push_back([=](Ledger& l) { l.take_back_issue(scope, message, amount); });
+  }
+  keep_issue(scope, message, static_cast<int64_t>(amount));
+  for (profile::Issue& known : issues_) {
+    if (known.scope == scope && known.message == message) {
+      known.amount += amount;
+      return;
+    }
+  }
+  issues_.push_back({scope, message, amount});
+}
+
+// The flow of a block whose call is not expected back has left by an edge of its own.
+bool Ledger::ends_by_itself(BlockRef ref) const {
+  const cfg::Procedure& p = cache_.unit(ref.unit).procedure;
+  for (const cfg::Edge& edge : p.edges_of(p.blocks[ref.block])) {
+    if (edge.kind == cfg::EdgeKind::kNoReturn) return true;
+  }
+  return false;
+}
+
+void Ledger::leave(BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  if (ends_by_itself(ref)) return;
+  const uint32_t end = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  book_term({ref.unit, ref.block, kind, end}, 0, 1, detail);
+}
+
+void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::string& detail) {
+  const BlockRef ref = position.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (!position.block_counted) book_uncounted(ref);
+  if (position.counted_edge) book_overcounted(ref.unit, *position.counted_edge);
+  if (position.done >= count) return leave(ref, kind, detail);
+  book_unexecuted(ref, position.done, count);
+  book_term({ref.unit, ref.block, kind, position.done}, 0, 1, detail);
+}
+
+void Ledger::leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to) {
+  const KeptBusy busy(kept_);
+  booker_ = slot;
+  Position position;
+  position.ref = {point.ref.unit, point.ref.block};
+  position.done = point.ref.insn;
+  position.block_counted = point.counted;
+  leave_at(position, AbnormalKind::kOther, "its code had been changed");
+  if (!to.valid()) return;
+  moves_[{point.ref, to}] += 1;
+  keep_move(point.ref, to);
+}
+
+void Ledger::leave_to_kernel(uint32_t slot, BlockRef ref) {
+  booker_ = slot;
+  leave(ref, AbnormalKind::kOther, "jumps into the vsyscall page");
+}
+
+void Ledger::leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to) {
+  const KeptBusy busy(kept_);
+  booker_ = slot;
+  leave(ref, AbnormalKind::kOther, "its code was changed by this system call");
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (!to.valid() || ends_by_itself(ref)) return;
+  moves_[{{ref.unit, ref.block, count}, to}] += 1;
+  keep_move({ref.unit, ref.block, count}, to);
+}
+
+void Ledger::enter(uint32_t slot, BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  booker_ = slot;
+  enter_block(ref, kind, detail);
+  keep_where(slot, ref);
+}
+
+void Ledger::enter_block(BlockRef ref, AbnormalKind kind, const std::string& detail) {
+  book_term({ref.unit, ref.block, kind, ref.insn}, 1, 0, detail);
+}
+
+bool Ledger::is_complete(const elf::BackTrace& trace) const {
+  if (trace.end == elf::TraceEnd::kOutermost) return true;
+  const size_t frames = trace.frames.size();
+  for (const TargetRange& range : bottoms_) {
+    if (frames > 0 && range.contains(trace.frames[frames - 1].pc)) return true;
+    // One word too far, taken for a return address.
+    const bool beyond = frames > 1 && range.contains(trace.frames[frames - 2].pc);
+    if (beyond && modules_.at(trace.frames[frames - 1].pc) == nullptr) return true;
+  }
+  return false;
+}
+
+// Each frame from `first` on has an open call: its pc is the address behind it.
+void Ledger::close_frames(const elf::BackTrace& trace, uint32_t slot, size_t first,
+                          AbnormalKind kind, const std::string& detail) {
+  for (size_t i = first; i < trace.frames.size(); ++i) close_frame(trace, slot, i, kind, detail);
+  if (!is_complete(trace)) {
+    issue("back-trace",
+          fmt::format("the stack could not be followed to its end ({}); procedures farther out may "
+                      "be off by one",
+                      trace.detail));
+  }
+}
+
+void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t index,
+                         AbnormalKind kind, const std::string& detail) {
+  const elf::Frame& frame = trace.frames[index];
+  if (frame.signal_frame) return;  // where a handler returns to: not entered yet
+  if (index > 0 && trace.frames[index - 1].signal_frame) {
+    return close_interruption(slot, trace.frames[index - 1].context, frame.pc, kind, detail);
+  }
+  const BlockRef call = cache_.call_block_of(frame.pc);
+  if (call.valid()) return leave(call, kind, detail);
+  if (was_inherited(frame.pc, slot)) return;
+  // A planted return address at the very bottom (makecontext): nobody was called there.
+  if (index + 1 == trace.frames.size() && is_complete(trace)) return;
+  // Or planted by a runtime system in code of its own, whose calls all have a second way out.
+  const Module* module = modules_.containing(frame.pc - 1);
+  if (module != nullptr && !module->image->unwind_range_at(module->to_link(frame.pc - 1))) return;
+  issue("back-trace", fmt::format("a frame at {:#x} is no call that Tally saw; the counts of "
+                                  "its procedure may be off by one",
+                                  frame.pc.value()));
+}
+
+void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalKind kind,
+                          const std::string& detail) {
+  booker_ = slot;
+  const Position position = locate(regs, slot);
+  if (position.kind == Position::Kind::kUnknown) {
+    issue("thread", fmt::format("a thread ended at {:#x}, which is no known place of the code "
+                                "cache; the counts of its active procedures may be off by one",
+                                regs.rip));
+    return;
+  }
+  close_thread_at(position, regs, slot, kind, detail);
+}
+
+void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
+                             AbnormalKind kind, const std::string& detail) {
+  const KeptBusy busy(kept_);
+  booker_ = slot;
+  if (is_unborn(position, regs, slot)) {
+    const bool alone = !births_[slot].inherits_frames;
+    take_birth_back(slot);
+    if (alone) return interruptions_.forget(slot);
+  } else if (position.kind == Position::Kind::kInBlock) {
+    leave_at(position, kind, detail);
+  }
+  elf::UnwindRegisters registers = unwind_registers(regs);
+  registers.value[elf::kDwarfRsp] += position.stack_bytes;
+  TargetAddr pc = position.pc;
+  const bool at_return_address = position.pc_is_return_address || position.pc_is_on_stack;
+  if (position.pc_is_on_stack) {
+    uint64_t pushed = 0;
+    if (!process_.read_memory(TargetAddr(regs.rsp), &pushed, sizeof pushed)) {
+      issue("back-trace", "the stack of a dying thread could not be read");
+      return;
+    }
+    pc = TargetAddr(pushed);
+    registers.value[elf::kDwarfRsp] += 8;
+    if (const BlockRef call = cache_.call_block_of(pc); call.valid()) {
+      book_unarrived(call);
+    }
+  }
+  // The byte in front of a return address belongs to the call; behind it another procedure may
+  // begin.
+  const bool to_restorer = interruptions_.is_restorer(pc);
+  registers.value[elf::kDwarfPc] = pc.value() - (at_return_address && !to_restorer ? 1 : 0);
+  elf::BackTrace trace = back_trace(registers, slot);
+  // Behind a call or return the first frame is a caller whose call is still open.
+  if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
+  const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
+  close_frames(trace, slot, first, kind, detail);
+  interruptions_.forget(slot);
+  keep_interruptions(slot);
+}
+
+// Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
+// the one that it goes to among them: that one goes on elsewhere than behind its open call.
+size_t Ledger::frames_left_by_jump(const Position& position, uint32_t slot,
+                                   const elf::BackTrace& trace) const {
+  auto it = jumps_.find(slot);
+  if (it == jumps_.end() || position.kind != Position::Kind::kInBlock) return 0;
+  const BlockRef ref = position.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (it->second.unit != ref.unit || position.done + 1 < count) return 0;
+  const auto& frames = trace.frames;
+  size_t left = 1;
+  while (left < frames.size() && frames[left].cfa.value() != 0 &&
+         frames[left].cfa.value() <= it->second.stack_pointer) {
+    ++left;
+  }
+  return std::min(left, frames.size());
+}
+
+// Flow enters a block whose instructions are not executed: it only leaves it.
+void Ledger::enter_unexecuted(BlockRef ref, AbnormalKind kind, const char* detail) {
+  const Unit& unit = cache_.unit(ref.unit);
+  const uint32_t count = unit.procedure.blocks[ref.block].insn_count;
+  enter_block({ref.unit, ref.block, count}, kind, detail);
+  book_unexecuted(ref, 0, count);
+  if (unit.plan.block_counter[ref.block] != translate::kNoCounter) book_uncounted(ref);
+}
+
+// A thread is born behind a `syscall`: its flow appears in the block there.  It still runs through
+// the edge's counter, if there is one, which is therefore one too high.
+void Ledger::begin_behind(BlockRef ref) {
+  const Unit& unit = cache_.unit(ref.unit);
+  const cfg::Block& block = unit.procedure.blocks[ref.block];
+  const cfg::Edge& edge = unit.procedure.edges[block.first_edge];
+  if (edge.kind != cfg::EdgeKind::kSystemCall) {
+    enter_unexecuted(ref, AbnormalKind::kThreadStart, "a thread was born here");
+    return;
+  }
+  enter_block({ref.unit, edge.to, 0}, AbnormalKind::kThreadStart, "a thread was born here");
+  if (unit.plan.edge_counter[block.first_edge] != translate::kNoCounter) {
+    book_overcounted(ref.unit, block.first_edge);
+  }
+}
+
+// The thread ends where it was born, before it has executed anything.
+bool Ledger::is_unborn(const Position& position, const user_regs_struct& regs,
+                       uint32_t slot) const {
+  const auto it = births_.find(slot);
+  if (it == births_.end() || position.kind != Position::Kind::kInBlock) return false;
+  const Birth& birth = it->second;
+  const cfg::Procedure& p = cache_.unit(birth.at.unit).procedure;
+  const cfg::Block& block = p.blocks[birth.at.block];
+  return position.ref.unit == birth.at.unit && position.ref.block == birth.at.block &&
+         position.done == block.insn_count && regs.rsp == birth.stack_pointer &&
+         p.edges[block.first_edge].kind == cfg::EdgeKind::kSystemCall;
+}
+
+void Ledger::take_birth_back(uint32_t slot) {
+  const BlockRef at = births_[slot].at;
+  births_.erase(slot);
+  const Unit& unit = cache_.unit(at.unit);
+  const uint32_t edge = unit.procedure.blocks[at.block].first_edge;
+  unbook_entered({at.unit, unit.procedure.edges[edge].to, AbnormalKind::kThreadStart, 0});
+  if (unit.plan.edge_counter[edge] != translate::kNoCounter) unbook_overcounted(at.unit, edge);
+}
+
+void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
+                         uint32_t parent_slot) {
+  booker_ = slot;
+  const KeptBusy busy(kept_);
+  const Position position = locate(regs, slot);
+  if (position.kind != Position::Kind::kInBlock) {
+    issue("thread", fmt::format("a thread began at {:#x}, which is no known place", regs.rip));
+    return;
+  }
+  begin_behind(position.ref);
+  births_[slot] = {position.ref, regs.rsp, inherits_frames};
+  keep_where(slot, position.ref);
+  if (!inherits_frames) return;
+  elf::UnwindRegisters registers = unwind_registers(regs);
+  registers.value[elf::kDwarfPc] = position.pc.value();
+  interruptions_.inherit(slot, parent_slot);
+  keep_interruptions(slot);
+  const elf::BackTrace trace = back_trace(registers, slot);
+  for (size_t i = 1; i < trace.frames.size(); ++i) {
+    if (trace.frames[i].signal_frame) continue;
+    if (trace.frames[i - 1].signal_frame) {
+      open_interruption(slot, trace.frames[i - 1].context);
+      continue;
+    }
+    const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
+    if (call.valid()) {
+      enter_unexecuted(call, AbnormalKind::kThreadStart, "a vfork child shares this frame");
+    } else if (is_inherited(trace.frames[i].pc)) {
+      ++inherited_[{trace.frames[i].pc.value(), slot}];
+    }
+  }
+}
+
+void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
+  attach_traces_.erase(slot);
+  jumps_.erase(slot);
+  snapshots_[{slot, unit}] = back_trace(registers, slot);
+}
+
+// An exception's handler may begin right behind a call: who returns to it is counted as one that
+// comes back from there.
+void Ledger::land_behind_call(TargetAddr destination) {
+  const BlockRef call = cache_.call_block_of(destination);
+  if (!call.valid() || ends_by_itself(call)) return;
+  enter_unexecuted(call, AbnormalKind::kNonLocalJump, "an exception was caught behind this call");
+}
+
+void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
+                    bool by_return) {
+  snapshot_of_attach(slot, unit);
+  auto it = snapshots_.find({slot, unit});
+  if (it == snapshots_.end()) return;
+  const elf::BackTrace trace = it->second;
+  booker_ = slot;
+  const auto& frames = trace.frames;
+  // A procedure at the very bottom, without call frame information, has nobody to abandon.
+  if (frames.empty() || frames.front().cfa.value() == 0) return;
+  // A return of the procedure in the ordinary way, or a tail call.
+  if (stack_pointer < frames.front().cfa.value() &&
+      frames.front().cfa.value() - stack_pointer <= 16) {
+    return;
+  }
+  if (jump_to_left_stack(trace, slot, stack_pointer)) {
+    jumps_[slot] = {unit, stack_pointer};
+    snapshots_.erase(it);
+    return;
+  }
+  const std::optional<size_t> target = frame_holding(trace, stack_pointer);
+  if (!target) {
+    name_switched_stacks(
+        "the program switches stacks (swapcontext or the like); procedures that are left waiting "
+        "on a stack nobody returns to are off by one");
+    return;
+  }
+  // Back to the caller's call in the ordinary way: a return, not a jump.
+  if (*target == 1 && frames[1].pc == destination) return;
+  if (by_return) land_behind_call(destination);
+  for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
+    close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
+  }
+  jumps_[slot] = {unit, stack_pointer};
+  // The frames above the target are gone; a second jump from the same entry (an exception that
+  // passes several cleanups) starts from a new snapshot.
+  snapshots_.erase(it);
+}
+
+}  // namespace tally::engine

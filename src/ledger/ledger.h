@@ -1,0 +1,244 @@
+// The ledger of abnormal flow: where flow appears or vanishes out of turn.
+//
+// Problem.  Counts follow from conservation of flow only if every procedure that is entered is also
+// left.  A program that exits in the middle of a call chain, throws, or longjmps leaves procedures
+// that never returned.
+//
+// Idea (Ball and Larus, section 3.1, Figure 4).  At each such event take a back-trace; every active
+// procedure gets one term at the block whose call is still open:
+//
+//   main: ... call f       left 1        The flow that entered main, f and g, and stopped in the
+//   f:    ... call g       left 1        middle of g's block, is on the books; every block
+//   balances. g:    mov; mov | ...   left 1, and its last instructions count one less
+//
+// A thread's birth is the same with the sign changed: flow appears behind the `syscall`.
+//
+// A back-trace that does not reach the outermost frame, or a frame that is no call of ours, makes
+// an issue: the report then says which procedure may be off by one.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cache/code_cache.h"
+#include "elf/unwind.h"
+#include "ledger/bookings.h"
+#include "ledger/interruptions.h"
+#include "ledger/ledger_books.h"
+#include "profile/model.h"
+#include "tracee/process.h"
+
+namespace tally::engine {
+
+class KeptRun;
+
+class Ledger : public LedgerBooks {
+ public:
+  Ledger(CodeCache& cache, ModuleMap& modules, Region& region, tracee::Process& process)
+      : cache_(cache), modules_(modules), region_(region), process_(process) {}
+
+  Position locate(const user_regs_struct& regs, uint32_t slot);
+  // The original address the thread's last indirect branch or return went to.
+  uint64_t requested_target(uint32_t slot) const;
+
+  // Closes every frame of a thread that ends at `regs`.
+  void close_thread(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
+                    const std::string& detail);
+  // The same where the position is known already; `regs` are the thread's, but for the pc.
+  void close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,
+                       profile::AbnormalKind kind, const std::string& detail);
+  // A thread begins behind the `syscall` at `regs`; with `inherits_frames` (vfork) all frames of
+  // its parent are open in it too.
+  void open_thread(const user_regs_struct& regs, uint32_t slot, bool inherits_frames,
+                   uint32_t parent_slot);
+  // A process begins in mid-run at the start of block `at` (after fork): its stack is the
+  // parent's, with all frames open.  Their code is not translated for that: a frame that control
+  // never comes back to cancels out; the others are entered by `settle_inherited` at the end.
+  // `left`: its maker's registers, if the process was given a stack of its own.
+  void begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef at,
+                        const Ledger& parent, uint32_t parent_slot,
+                        const elf::UnwindRegisters* left, const std::string& detail);
+  void settle_inherited();
+  // Those of one thread, which has ended.
+  void settle_inherited(uint32_t slot);
+  // A thread of a process that runs already, with its own registers as it was found: its frames
+  // were entered before.  `inside` is the block whose `syscall` the thread is in, if it is in one;
+  // else it goes on through the arrival stub of `at`.
+  void attach_thread(const elf::UnwindRegisters& registers, uint32_t slot, BlockRef inside,
+                     BlockRef at);
+  // Everything that is booked is written down as well.
+  void keep_in(KeptRun* kept) { kept_ = kept; }
+  // Code at the very bottom of a stack; a back-trace that ends there is complete even if no call
+  // frame information says so.
+  void bottom(TargetRange range) { bottoms_.push_back(range); }
+  // Flow enters a block from nowhere (program start), in the thread of a slot.
+  void enter(uint32_t slot, BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
+
+  // A signal's handler begins: the thread is suspended where `interruption` says.
+  void handler_entered(uint32_t slot, const Interruption& interruption, BlockRef handler,
+                       TargetAddr restorer);
+  // Where in the code cache a handler's return to `pc` goes on with what it interrupted; 0 if
+  // control goes elsewhere.
+  CacheAddr way_back(uint32_t slot, uint64_t context, TargetAddr pc);
+  // A handler returns by the `rt_sigreturn` that ends block `call`.  Unless it goes `back`, the
+  // interrupted block is left, and all frames below the new stack pointer.
+  void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
+                    uint64_t stack_pointer);
+  // It goes on at `ref`, by an arrival, and not with what it interrupted.
+  void handler_goes_to(BlockRef ref) { sent_by_handlers_[ref] += 1; }
+  // A jump that ends block `ref` went to code that the kernel executes itself.
+  void leave_to_kernel(uint32_t slot, BlockRef ref);
+  // The thread of a slot is gone.
+  void forget(uint32_t slot) {
+    settle_inherited(slot);
+    interruptions_.forget(slot);
+    keep_interruptions(slot);
+    attach_traces_.erase(slot);
+    jumps_.erase(slot);
+    births_.erase(slot);
+  }
+
+  // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
+  void leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to);
+  // A thread goes on behind a system call in another unit than it made the call in.
+  void leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to);
+
+  // longjmp and exceptions: the stack as it is now, and the jump out of it.
+  // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
+  void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
+  // `by_return`: control goes there by a return.
+  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
+              bool by_return);
+
+  elf::BackTrace back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const;
+
+  void issue(const std::string& scope, const std::string& message, uint64_t amount = 1);
+
+  // Closes a thread ahead of an event (execve) that may fail; what was booked can then be taken
+  // back, and nothing else.
+  struct Ahead {
+    std::vector<std::function<void(Ledger&)>> undo;
+    std::vector<Interruption> interruptions;  // of the thread
+  };
+  Ahead close_ahead(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,
+                    const std::string& detail);
+  void take_back(uint32_t slot, Ahead ahead);
+
+  // What the thread of a slot has booked since the last time it was asked.
+  Bookings take_bookings(uint32_t slot);
+  // Stands for the thread with which a forked process began, once the process has ended.
+  static constexpr uint32_t kInheritedSlot = UINT32_MAX;
+  bool stacks_were_switched() const { return stacks_switched_; }
+
+ private:
+  Position locate_in_unit(const Unit& unit, uint32_t offset, const user_regs_struct& regs,
+                          uint32_t slot);
+  Position locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
+                           const user_regs_struct& regs, uint32_t slot);
+  Position locate_in_gateway(uint32_t slot);
+  Position locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot);
+  Position behind_popped_return(const user_regs_struct& regs);
+  Position in_front_of_return(const user_regs_struct& regs);
+  Position locate_in_thunk(const Unit& unit, uint32_t offset);
+  Position at_start_of(BlockRef ref);
+  Position at_end_of(BlockRef ref);
+  Position at_end_along(BlockRef ref, uint32_t edge);
+  Position at_check(uint32_t check);
+  Position behind_call();
+  Position behind_return(TargetAddr target);
+  uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
+  TargetAddr insn_address(BlockRef ref, uint32_t index) const;
+  bool ends_by_itself(BlockRef ref) const;
+  // Everything that is booked goes through these, in the name of the thread of `booker_`.
+  void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);
+  void book_unexecuted(BlockRef ref, uint32_t first, uint32_t last);
+  void book_uncounted(BlockRef ref);
+  void book_overcounted(uint32_t unit, uint32_t edge);
+  void book_unarrived(BlockRef ref);
+  void unbook_entered(const TermKey& key);
+  void unbook_overcounted(uint32_t unit, uint32_t edge);
+  void note(const BookingKey& key, int64_t times);
+  // The same in the file that outlives the monitor, if there is one.
+  void keep_term(const TermKey& key, const std::string& detail, int64_t entered, int64_t left);
+  void keep_partial(const PartialKey& key, int64_t delta);
+  void keep_move(const BlockRef& from, const BlockRef& to);
+  void keep_issue(const std::string& scope, const std::string& message, int64_t amount);
+  void keep_where(uint32_t slot, BlockRef at);
+  void keep_interruptions(uint32_t slot);
+  void take_back_issue(const std::string& scope, const std::string& message, uint64_t amount);
+  void name_switched_stacks(const std::string& message);
+  void enter_block(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
+  void leave(BlockRef ref, profile::AbnormalKind kind, const std::string& detail);
+  // A block is left where `position` says, `done` instructions into it.
+  void leave_at(const Position& position, profile::AbnormalKind kind, const std::string& detail);
+  void close_frames(const elf::BackTrace& trace, uint32_t slot, size_t first,
+                    profile::AbnormalKind kind, const std::string& detail);
+  void close_frame(const elf::BackTrace& trace, uint32_t slot, size_t index,
+                   profile::AbnormalKind kind, const std::string& detail);
+  void close_interruption(uint32_t slot, uint64_t context, TargetAddr pc,
+                          profile::AbnormalKind kind, const std::string& detail);
+  void open_interruption(uint32_t slot, uint64_t context);
+  void abandon_to(uint32_t slot, const Interruption& record, uint64_t stack_pointer);
+  elf::SignalContext interrupted_state(const Interruption& record) const;
+  std::optional<uint64_t> handler_return(uint32_t slot, uint64_t stack_pointer) const;
+  std::optional<elf::SignalContext> signal_context(uint32_t slot, TargetAddr pc,
+                                                   uint64_t context) const;
+
+  void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
+  bool jump_to_left_stack(const elf::BackTrace& trace, uint32_t slot, uint64_t stack_pointer);
+  void inherit_frames(const elf::BackTrace& trace, uint32_t slot);
+  void enter_inherited(TargetAddr return_address, uint64_t times);
+  bool is_inherited(TargetAddr return_address) const;
+  size_t frames_left_by_jump(const Position& position, uint32_t slot,
+                             const elf::BackTrace& trace) const;
+  void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
+  void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
+  void land_behind_call(TargetAddr destination);
+  void begin_behind(BlockRef ref);
+  bool is_unborn(const Position& position, const user_regs_struct& regs, uint32_t slot) const;
+  void take_birth_back(uint32_t slot);
+  bool is_complete(const elf::BackTrace& trace) const;
+  bool was_inherited(TargetAddr return_address, uint32_t slot);
+
+  CodeCache& cache_;
+  ModuleMap& modules_;
+  Region& region_;
+  tracee::Process& process_;
+  KeptRun* kept_ = nullptr;
+  Interruptions interruptions_;
+  uint32_t booker_ = 0;
+  std::map<uint32_t, Bookings> bookings_;                           // by slot
+  std::vector<std::function<void(Ledger&)>>* recording_ = nullptr;  // how to take bookings back
+  bool stacks_switched_ = false;
+  std::vector<TargetRange> bottoms_;
+  // By return address and slot: frames open since before our time.
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> inherited_;
+  profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
+  std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
+  // Of the maker of this process, which began on another stack, until it jumps to this one.
+  std::optional<elf::BackTrace> left_stack_;
+  struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
+    uint32_t unit = 0;
+    uint64_t stack_pointer = 0;  // where it goes
+  };
+  std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
+  struct Birth {                    // of a thread behind the `syscall` that ends block `at`
+    BlockRef at;
+    uint64_t stack_pointer = 0;
+    bool inherits_frames = false;
+  };
+  bool is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const;
+  std::map<uint32_t, Birth> births_;                                   // by slot
+  std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
+};
+
+// The frame that is active when the stack pointer has this value: all inner ones are abandoned.
+std::optional<size_t> frame_holding(const elf::BackTrace& trace, uint64_t stack_pointer);
+
+// DWARF-numbered registers from the kernel's.
+elf::UnwindRegisters unwind_registers(const user_regs_struct& regs);
+
+}  // namespace tally::engine

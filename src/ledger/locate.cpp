@@ -1,0 +1,433 @@
+// From an address in the code cache to a place in the program.
+//
+// Most threads stop at an instruction's copy or behind a `syscall`; those are exact.  A thread that
+// is killed in the middle of a branch's translation may be anywhere in it: what matters is which
+// counters have run and whether a push or pop has happened.
+#include <string.h>
+
+#include <algorithm>
+
+#include "ledger/ledger.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+
+// Bytes of the sequences in translate/emit_unit.cpp.
+constexpr uint32_t kReturnPopped = 10;  // mov gs:[spill], rcx; pop rcx
+constexpr uint32_t kPlainReturnBytes = 2;
+
+// The offset right behind the `syscall` that ends a block.
+uint32_t behind_syscall(const Unit& unit, uint32_t block) {
+  for (const SyscallSite& site : unit.code.syscalls) {
+    if (site.block == block) return static_cast<uint32_t>(site.behind - unit.code.begin);
+  }
+  return UINT32_MAX;
+}
+
+// Behind the `call` of a call block, where the way to a landing elsewhere may lie.
+bool is_behind_call(const Unit& unit, uint32_t block, uint32_t offset) {
+  for (const Thunk& thunk : unit.code.thunks) {
+    if (thunk.block == block) return offset >= thunk.back;
+  }
+  return false;
+}
+
+}  // namespace
+
+uint64_t Ledger::tcb_u64(uint32_t slot, uint32_t offset) const {
+  uint64_t value = 0;
+  memcpy(&value, region_.thread_memory(slot) + offset, sizeof value);
+  return value;
+}
+
+uint64_t Ledger::requested_target(uint32_t slot) const {
+  return tcb_u64(slot, tcb::kTarget);
+}
+
+TargetAddr Ledger::insn_address(BlockRef ref, uint32_t index) const {
+  const Unit& unit = cache_.unit(ref.unit);
+  const cfg::Block& block = unit.procedure.blocks[ref.block];
+  uint64_t offset = 0;
+  for (uint32_t i = 0; i < index && i < block.insn_count; ++i) {
+    offset += unit.insn_sizes[block.first_insn + i];
+  }
+  return unit.module->to_target(unit.address_of(ref.block)) + offset;
+}
+
+Position Ledger::at_start_of(BlockRef ref) {
+  Position p;
+  p.kind = Position::Kind::kInBlock;
+  p.ref = ref;
+  p.done = ref.insn;
+  const Unit& unit = cache_.unit(ref.unit);
+  p.block_counted = unit.plan.block_counter[ref.block] == kNoCounter ||
+                    (ref.insn != 0 && unit.code.blocks[ref.block].probe_insn <= ref.insn);
+  p.pc = insn_address(ref, ref.insn);
+  return p;
+}
+
+// In front of the instruction from which on the code has changed.
+Position Ledger::at_check(uint32_t check) {
+  const CodeCache::CheckPoint point = cache_.check_point(check);
+  Position p;
+  p.kind = Position::Kind::kInBlock;
+  p.ref = {point.ref.unit, point.ref.block};
+  p.done = point.ref.insn;
+  p.block_counted = point.counted;
+  p.pc = insn_address(p.ref, p.done);
+  return p;
+}
+
+// All instructions done, no way out counted.  The pc is the last instruction's: behind it another
+// procedure may begin.
+Position Ledger::at_end_of(BlockRef ref) {
+  Position p;
+  p.kind = Position::Kind::kInBlock;
+  p.ref = ref;
+  p.done = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  p.pc = insn_address(ref, p.done - 1);
+  return p;
+}
+
+// The same on the way along an edge that leaves the unit, behind its counter if it has one.
+Position Ledger::at_end_along(BlockRef ref, uint32_t edge) {
+  Position p = at_end_of(ref);
+  const std::vector<int32_t>& counters = cache_.unit(ref.unit).plan.edge_counter;
+  if (edge != Link::kCallLink && counters[edge] != kNoCounter) p.counted_edge = edge;
+  return p;
+}
+
+// The call is done as far as the caller goes: the return address is on the stack, and the callee,
+// if it is code at all, has not begun.
+Position Ledger::behind_call() {
+  Position p;
+  p.kind = Position::Kind::kBetween;
+  p.pc_is_on_stack = true;
+  return p;
+}
+
+Position Ledger::behind_return(TargetAddr target) {
+  Position p;
+  p.kind = Position::Kind::kBetween;
+  p.pc = target;
+  p.pc_is_return_address = true;
+  return p;
+}
+
+Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
+  const CacheAddr address(regs.rip);
+  const Area* area = region_.area_at(address);
+  if (area == nullptr) {
+    Position p;
+    p.kind = Position::Kind::kOutside;
+    p.pc = TargetAddr(regs.rip);
+    // A jump to nowhere came from the branch that asked last.
+    if (regs.rip != tcb_u64(slot, tcb::kResume)) return p;
+    const Position before = locate_in_gateway(slot);
+    return before.kind == Position::Kind::kUnknown ? p : before;
+  }
+  if (address < area->gateway.end) {
+    if (address >= area->gateway.entries.lookup) return locate_in_lookup(*area, regs, slot);
+    return locate_in_gateway(slot);
+  }
+  const CodeRecord* record = cache_.record_at(address);
+  if (record == nullptr) return {};
+  switch (record->kind) {
+    case CodeRecord::Kind::kUnit: {
+      const Unit& unit = cache_.unit(record->index);
+      return locate_in_unit(unit, static_cast<uint32_t>(address - unit.code.begin), regs, slot);
+    }
+    case CodeRecord::Kind::kUnitCold: {
+      const Unit& unit = cache_.unit(record->index);
+      const auto offset = static_cast<uint32_t>(address - unit.code.cold_begin);
+      return locate_in_unit(unit, unit.code.body_bytes + offset, regs, slot);
+    }
+    case CodeRecord::Kind::kPair: {
+      const SiteState& site = cache_.sites()[record->index];
+      const Pair& pair = site.pairs[record->pair];
+      if (address >= pair.stub.counted && address < pair.stub.mismatch_slot) {
+        return at_start_of(pair.to);
+      }
+      const BlockRef from{site.unit, site.site.block};
+      return site.site.call ? behind_call() : at_end_of(from);
+    }
+    case CodeRecord::Kind::kArrival: {
+      const ArrivalStub& arrival = cache_.arrivals()[record->index];
+      if (address >= arrival.stub.counted) return at_start_of(arrival.to);
+      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+    }
+    case CodeRecord::Kind::kLinkPair: {
+      const LinkPair& pair = cache_.link_pairs()[record->index];
+      if (address >= pair.stub.counted) return at_start_of(pair.to);
+      const BlockRef from = cache_.link_block(pair.link);
+      const bool call = cache_.unit(from.unit).procedure.blocks[from.block].end == isa::Flow::kCall;
+      return call ? behind_call() : at_end_along(from, cache_.link_edge(pair.link));
+    }
+    case CodeRecord::Kind::kLanding:
+      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+    case CodeRecord::Kind::kDispatch: {
+      const SiteState& site = cache_.sites()[record->index];
+      const BlockRef from{site.unit, site.site.block};
+      return site.site.call ? behind_call() : at_end_of(from);
+    }
+  }
+  return {};
+}
+
+// A return that has no landing, or came to the wrong one.
+Position Ledger::locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot) {
+  const CacheAddr address(regs.rip);
+  const CacheAddr pop = area.gateway.entries.ret_pop;
+  if (address == pop) return in_front_of_return(regs);
+  if (address == area.gateway.entries.ret_popped) return behind_popped_return(regs);
+  if (address == pop + 1) return behind_return(TargetAddr(regs.rcx));
+  return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+}
+
+// In front of a `ret`: as if it had happened.  On the stack lies the original address, or already
+// the landing's.
+Position Ledger::in_front_of_return(const user_regs_struct& regs) {
+  uint64_t top = 0;
+  if (!process_.read_memory(TargetAddr(regs.rsp), &top, sizeof top)) return {};
+  Position p = behind_return(TargetAddr(top));
+  p.stack_bytes = sizeof top;
+  const CacheAddr landing(top);
+  if (region_.area_at(landing) == nullptr) return p;
+  const CodeRecord* record = cache_.record_at(landing);
+  if (record == nullptr) return {};
+  if (record->kind == CodeRecord::Kind::kArrival) {
+    p.pc = cache_.address_of(cache_.arrivals()[record->index].to);
+    return p;
+  }
+  if (record->kind != CodeRecord::Kind::kUnit) return {};
+  const Unit& unit = cache_.unit(record->index);
+  const auto offset = static_cast<uint32_t>(landing - unit.code.begin);
+  for (uint32_t b = 0; b < unit.code.blocks.size(); ++b) {
+    if (unit.code.blocks[b].landing == offset) p.pc = unit.module->to_target(unit.address_of(b));
+  }
+  return p;
+}
+
+// What a return has popped still lies below the stack pointer.
+Position Ledger::behind_popped_return(const user_regs_struct& regs) {
+  uint64_t popped = 0;
+  if (!process_.read_memory(TargetAddr(regs.rsp - 8), &popped, sizeof popped)) return {};
+  return behind_return(TargetAddr(popped));
+}
+
+// A thread inside the gateway is where its request says.
+Position Ledger::locate_in_gateway(uint32_t slot) {
+  const uint8_t* memory = region_.thread_memory(slot);
+  uint32_t request = 0;
+  memcpy(&request, memory + tcb::kRequest, sizeof request);
+  const auto argument = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
+  const TargetAddr target(tcb_u64(slot, tcb::kTarget));
+  switch (static_cast<Request>(request)) {
+    case Request::kLink: {
+      const BlockRef ref = cache_.link_block(argument);
+      const Unit& unit = cache_.unit(ref.unit);
+      const bool call = unit.procedure.blocks[ref.block].end == isa::Flow::kCall;
+      return call ? behind_call() : at_end_along(ref, cache_.link_edge(argument));
+    }
+    case Request::kIndirect: {
+      const SiteState& site = cache_.sites()[argument];
+      const BlockRef from{site.unit, site.site.block};
+      return site.site.call ? behind_call() : at_end_of(from);
+    }
+    case Request::kReturn:
+      return behind_return(target);
+    case Request::kSyscall:
+    case Request::kSyscallDone: {
+      const BlockRef ref = cache_.syscall_block(argument);
+      Position p = at_end_of(ref);
+      // execve that succeeds, or a call in whose middle the thread was killed: executed.
+      return p;
+    }
+    case Request::kEvent:
+      if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
+        return at_check(argument - CodeCache::kStaleEventBase);
+      }
+      if (argument < CodeCache::kUnsupportedEventBase) {
+        const EventState& event = cache_.event(argument);
+        Position p = at_start_of({event.unit, event.block});
+        p.done = event.insn;
+        p.pc = insn_address(p.ref, p.done);
+        const Unit& unit = cache_.unit(event.unit);
+        p.block_counted = p.block_counted || unit.code.blocks[event.block].probe_insn <= event.insn;
+        return p;
+      } else {
+        const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
+        Position p = at_end_of(ref);
+        p.done -= 1;
+        return p;
+      }
+  }
+  return {};
+}
+
+Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_regs_struct& regs,
+                                uint32_t slot) {
+  const UnitCode& code = unit.code;
+  const TargetAddr target(tcb_u64(slot, tcb::kTarget));
+  if (offset >= code.body_bytes) {
+    auto it = std::upper_bound(code.marks.begin(), code.marks.end(), offset,
+                               [](uint32_t o, const Mark& m) { return o < m.offset; });
+    if (it == code.marks.begin()) return {};
+    const Mark& mark = *(it - 1);
+    switch (mark.kind) {
+      case Mark::Kind::kEdgeStub: {
+        const cfg::Edge& edge = unit.procedure.edges[mark.index];
+        if (offset < mark.counted_offset) return at_end_of({unit.id, edge.from});
+        if (edge.to == cfg::kExitBlock) return at_end_along({unit.id, edge.from}, mark.index);
+        return at_start_of({unit.id, edge.to});
+      }
+      case Mark::Kind::kLinkStub: {
+        const Link& link = code.links[mark.index];
+        const BlockRef ref{unit.id, link.block};
+        const bool call = unit.procedure.blocks[link.block].end == isa::Flow::kCall;
+        return call ? behind_call() : at_end_along(ref, link.edge);
+      }
+      case Mark::Kind::kSiteMiss: {
+        const Site& site = code.sites[mark.index];
+        const BlockRef ref{unit.id, site.block};
+        return site.call ? behind_call() : at_end_of(ref);
+      }
+      case Mark::Kind::kSyscallStub: {
+        Position p = at_end_of({unit.id, code.syscalls[mark.index].block});
+        p.done -= 1;
+        return p;
+      }
+      case Mark::Kind::kStaleStub:
+        return at_check(unit.first_check + mark.index);
+    }
+    return {};
+  }
+  if (!code.thunks.empty() && offset >= code.thunks.front().offset) {
+    return locate_in_thunk(unit, offset);
+  }
+  // The last block whose code begins at or before the offset.
+  auto begin_of = [](const BlockCode& b) {
+    return b.landing == BlockCode::kNone ? b.label : b.landing;
+  };
+  auto it = std::upper_bound(code.blocks.begin(), code.blocks.end(), offset,
+                             [&](uint32_t o, const BlockCode& b) { return o < begin_of(b); });
+  if (it == code.blocks.begin()) return {};
+  const auto block = static_cast<uint32_t>(it - 1 - code.blocks.begin());
+  return locate_in_block(unit, block, offset, regs, slot);
+}
+
+// Until the return address is on the stack, the call has not happened.
+Position Ledger::locate_in_thunk(const Unit& unit, uint32_t offset) {
+  const auto& thunks = unit.code.thunks;
+  const Thunk& thunk = *(std::upper_bound(thunks.begin(), thunks.end(), offset,
+                                          [](uint32_t o, const Thunk& t) { return o < t.offset; }) -
+                         1);
+  if (offset >= thunk.pushed) return behind_call();
+  Position p = at_end_of({unit.id, thunk.block});
+  p.done -= 1;
+  p.stack_bytes = sizeof(uint64_t);
+  return p;
+}
+
+Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
+                                 const user_regs_struct& regs, uint32_t slot) {
+  const BlockCode& code = unit.code.blocks[block];
+  const cfg::Block& b = unit.procedure.blocks[block];
+  const BlockRef ref{unit.id, block};
+  if (offset < code.label) {
+    if (code.return_counted < code.label && offset >= code.return_counted) return at_start_of(ref);
+    if (offset < code.landing_accept && code.landing_accept != code.landing) {
+      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+    }
+    return behind_return(unit.module->to_target(unit.address_of(block)));
+  }
+  const uint32_t* first = unit.code.insn_offset.data() + b.first_insn;
+  const uint32_t* last = first + b.insn_count;
+  const auto index = static_cast<uint32_t>(std::upper_bound(first, last, offset) - first);
+  Position p;
+  p.kind = Position::Kind::kInBlock;
+  p.ref = ref;
+  p.block_counted = unit.plan.block_counter[block] == kNoCounter || offset >= code.probe_counted;
+  // Instructions that began at or before the offset: all but the last of them are done, and that
+  // one too if the offset lies behind its copy.
+  p.done = index == 0 ? 0 : index - 1;
+  if (index == 0 || offset == first[index - 1]) {
+    p.pc = insn_address(ref, p.done);
+    return p;
+  }
+  const uint32_t into = offset - first[index - 1];
+  const uint32_t size = unit.insn_sizes[b.first_insn + index - 1];
+  const bool is_terminator = index == b.insn_count && b.end != isa::Flow::kNone;
+  if (!is_terminator) {
+    if (into >= size) p.done = index;
+    if (p.done == b.insn_count) {
+      if (code.edge_counted != 0 && offset >= code.edge_counted) {
+        const cfg::Edge& edge = unit.procedure.edges[b.first_edge];
+        if (edge.to == cfg::kExitBlock) return at_end_along(ref, b.first_edge);
+        return at_start_of({unit.id, edge.to});
+      }
+      return at_end_of(ref);
+    }
+    p.pc = insn_address(ref, p.done);
+    return p;
+  }
+  switch (b.end) {
+    case isa::Flow::kSystemCall:
+      if (offset >= behind_syscall(unit, block)) {
+        if (code.edge_counted != 0 && offset >= code.edge_counted) {
+          const cfg::Edge& edge = unit.procedure.edges[b.first_edge];
+          if (edge.to == cfg::kExitBlock) return at_end_along(ref, b.first_edge);
+          return at_start_of({unit.id, edge.to});
+        }
+        return at_end_of(ref);
+      }
+      break;
+    case isa::Flow::kReturn:
+      // Up to a `ret` nothing has left the stack; behind it lies the way of a miss.
+      if (cache_.returns_form() == Returns::kPaired || size > kPlainReturnBytes) {
+        return in_front_of_return(regs);
+      }
+      if (into >= kReturnPopped) return behind_popped_return(regs);
+      break;
+    case isa::Flow::kCall: {
+      if (is_behind_call(unit, block, offset)) {
+        return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+      }
+      for (const Link& link : unit.code.links) {
+        if (link.block == block &&
+            offset + 1 >= static_cast<uint32_t>(link.field - unit.code.begin)) {
+          return behind_call();
+        }
+      }
+      break;
+    }
+    case isa::Flow::kIndirectCall:
+    case isa::Flow::kIndirectJump:
+      if (is_behind_call(unit, block, offset)) {
+        return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+      }
+      for (const Site& site : unit.code.sites) {
+        if (site.block == block &&
+            offset + 1 >= static_cast<uint32_t>(site.field - unit.code.begin)) {
+          const TargetAddr target(tcb_u64(slot, tcb::kTarget));
+          return site.call ? behind_call() : at_end_of(ref);
+        }
+      }
+      break;
+    default:
+      if (code.edge_counted != 0 && offset >= code.edge_counted) {
+        const uint32_t last_edge = b.first_edge + b.edge_count - 1;
+        const cfg::Edge& edge = unit.procedure.edges[last_edge];
+        if (edge.to == cfg::kExitBlock) return at_end_along(ref, last_edge);
+        return at_start_of({unit.id, edge.to});
+      }
+      return at_end_of(ref);
+  }
+  p.pc = insn_address(ref, p.done);
+  return p;
+}
+
+}  // namespace tally::engine
