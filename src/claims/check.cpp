@@ -104,9 +104,12 @@ void check_numbers(Inspection& inspection) {
     ++inspection.report.equations;
     if (sum.at_most ? sum.sum <= sum.claimed : sum.sum == sum.claimed) continue;
     const Wide difference = static_cast<Wide>(sum.sum) - sum.claimed;
+    const bool impossible = is_impossible(sum.sum) || is_impossible(sum.claimed);
     const bool wrapped = difference % (Wide{1} << 32) == 0;
     inspection.find(
-        {.kind = wrapped ? FaultKind::kOverflow32 : FaultKind::kTotal,
+        {.kind = impossible ? FaultKind::kImpossible
+                 : wrapped  ? FaultKind::kOverflow32
+                            : FaultKind::kTotal,
          .place = {Place::kNowhere, {}},
          .where = sum.place,
          .claimed = sum.claimed,

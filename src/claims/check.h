@@ -19,7 +19,7 @@
 //   flow          none of these
 //
 // and, from the bytes of the program alone: not-code, inside-instruction, not-a-branch,
-// wrong-target, bad-block; from single numbers: impossible (2^63 and more), total (a sum that the
+// wrong-target, bad-block; from single numbers: impossible (counts.h), total (a sum that the
 // profile states differs from its parts).
 //
 // Not found: what is consistent and wrong (a whole path counted too often, a chord's counter that

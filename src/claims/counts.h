@@ -1,15 +1,16 @@
 // Arithmetic with counts that strangers claim.
 //
 // A count of 2^63 or more was negative or has overflowed: no program executes anything so often.
-// Such counts are kept as they are, for `check` and `verify` to name; so adding counts must never
-// make a possible one of an impossible one, as wrapped sums would (2^63 + 2^63 = 0).
+// For all of these llvm-cov writes 2^63 - 1, which therefore is one of them.  Such counts are kept
+// as they are, for `check` and `verify` to name; so adding counts must never make a possible one of
+// an impossible one, as wrapped sums would (2^63 + 2^63 = 0).
 #pragma once
 
 #include <cstdint>
 
 namespace tally::claims {
 
-inline constexpr uint64_t kCountMax = INT64_MAX;
+inline constexpr uint64_t kCountMax = INT64_MAX - 1;
 
 constexpr bool is_impossible(uint64_t count) {
   return count > kCountMax;

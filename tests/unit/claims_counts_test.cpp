@@ -20,6 +20,7 @@ TEST(Counts, ImpossibleOnesStaySo) {
   EXPECT_EQ(joined(kMinusOne, 5), kMinusOne);  // 4
   EXPECT_EQ(joined(5, kMinusOne), kMinusOne);
   EXPECT_TRUE(is_impossible(joined(kCountMax, 1)));
+  EXPECT_TRUE(is_impossible(INT64_MAX));  // of llvm-cov
   EXPECT_TRUE(is_impossible(joined(joined(kCountMax, kCountMax), kCountMax)));
   EXPECT_EQ(corrected(7, -2), 5u);
   EXPECT_TRUE(is_impossible(corrected(1, -2)));

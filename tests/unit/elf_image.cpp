@@ -50,6 +50,41 @@ constexpr int kMarkedLine = __LINE__ + 1;
   return x * 3 + ::getpid();
 }
 
+[[gnu::noinline]] int catching_procedure(int x) {
+  try {
+    if (marked_procedure(x) > x) throw x;
+  } catch (int caught) {
+    return caught;
+  }
+  return 0;
+}
+
+TEST(ElfImage, ExceptionTables) {
+  EXPECT_EQ(catching_procedure(1), 1);
+  const auto image = must_open("/proc/self/exe");
+  ASSERT_NE(image, nullptr);
+  EXPECT_TRUE(image->exception_tables().complete);
+  const auto& symbols = image->symbols();
+  const auto symbol = std::ranges::find_if(symbols, [](const Symbol& s) {
+    return s.name.find("catching_procedure") != std::string::npos &&
+           s.name.find(".cold") == std::string::npos;
+  });
+  ASSERT_NE(symbol, symbols.end());
+  // Either part of the procedure may have been split off; the call that throws is in one of them.
+  const auto& sites = image->exception_tables().call_sites;
+  EXPECT_TRUE(std::ranges::any_of(sites, [&](const CallSite& site) {
+    const Symbol* around = image->symbol_at(site.covered.begin);
+    const Symbol* pad = image->symbol_at(site.landing_pad);
+    return around != nullptr && pad != nullptr && !site.covered.empty() &&
+           around->name.find("catching_procedure") != std::string::npos &&
+           pad->name.find("catching_procedure") != std::string::npos;
+  }));
+  const auto library = must_open("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
+  ASSERT_NE(library, nullptr);
+  EXPECT_TRUE(library->exception_tables().complete);
+  EXPECT_GT(library->exception_tables().call_sites.size(), 500u);
+}
+
 TEST(ElfImage, OwnBinary) {
   const auto image = must_open("/proc/self/exe");
   ASSERT_NE(image, nullptr);
