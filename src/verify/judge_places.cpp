@@ -251,6 +251,18 @@ class PlaceJudge {
     }
   }
 
+  static bool is_in_linkage_table(const TruthModule& module, LinkAddr at) {
+    const auto& sections = module.image->sections();
+    return std::any_of(sections.begin(), sections.end(), [&](const elf::Section& section) {
+      return section.name.starts_with(".plt") && section.range.contains(at);
+    });
+  }
+  static bool calls_linkage_table(const TruthModule& module, LinkAddr at) {
+    if (!module.image) return false;
+    const isa::Insn insn = isa::decode(module.image->bytes_at(at), at.value());
+    return insn.flow == isa::Flow::kCall && is_in_linkage_table(module, LinkAddr(insn.target));
+  }
+
   void instructions() {
     std::map<claims::Place, std::pair<uint64_t, claims::Record>> sums;
     for (const claims::InstructionClaim& i : claims_.instructions) {
@@ -260,6 +272,13 @@ class PlaceJudge {
       if (sum.second == 0) sum.second = i.record;
     }
     uint64_t repeated = 0;
+    uint64_t with_stubs = 0;
+    std::set<uint32_t> knows_stubs;
+    for (const auto& [place, sum] : sums) {
+      const TruthModule* module = module_of(place);
+      const bool image = module != nullptr && module->image;
+      if (image && is_in_linkage_table(*module, place.address)) knows_stubs.insert(place.module);
+    }
     for (const auto& [place, sum] : sums) {
       const TruthModule* module = module_of(place);
       if (module == nullptr) {
@@ -272,9 +291,23 @@ class PlaceJudge {
         ++repeated;
         continue;
       }
+      const uint64_t counted = found ? static_cast<uint64_t>(it->second.count) : 0;
+      // A call executes at least one instruction of the stub.
+      const bool twice = counted != 0 && sum.first / 2 >= counted;
+      if (twice && !knows_stubs.contains(place.module) &&
+          calls_linkage_table(*module, place.address)) {
+        ++with_stubs;
+      }
       compare(judgement_.instructions,
               finding(FindingKind::kInstructionCount, place, RecordKind::kInstruction, sum.second),
-              sum.first, found ? static_cast<uint64_t>(it->second.count) : 0);
+              sum.first, counted);
+    }
+    if (claims_.form == Form::kCallgrind && with_stubs != 0) {
+      judgement_.remarks.push_back(
+          fmt::format("{} counts are of calls through the linkage table: callgrind adds the stubs' "
+                      "instructions to them, and calls the callee from there, but for "
+                      "--skip-plt=no",
+                      with_stubs));
     }
     if (repeated != 0) {
       judgement_.remarks.push_back(fmt::format(
