@@ -105,12 +105,7 @@ struct Observation {
 Observation* observed = nullptr;
 SelfTarget* self = nullptr;
 
-// Must not be inlined: its own frame differs between the two views, everything outside is equal.
-[[gnu::noinline]] void observe() {
-  void* frames[256];
-  const int count = ::backtrace(frames, 256);
-  ucontext_t context;
-  ::getcontext(&context);
+[[gnu::noinline]] void compare_with(void* const* frames, int count, const ucontext_t& context) {
   for (int i = 0; i < count; ++i) {
     observed->expected.push_back(reinterpret_cast<uint64_t>(frames[i]));
   }
@@ -121,6 +116,16 @@ SelfTarget* self = nullptr;
         std::chrono::steady_clock::now() - begin;
     observed->best_us = std::min(observed->best_us, spent.count());
   }
+}
+
+// Must not be inlined: its own frame differs between the two views, everything outside is equal.
+// Nothing lives here across getcontext(), which might return twice.
+[[gnu::noinline]] void observe() {
+  void* frames[256];
+  const int count = ::backtrace(frames, 256);
+  ucontext_t context;
+  ::getcontext(&context);
+  compare_with(frames, count, context);
 }
 
 // AddressSanitizer puts a wrapper of its own around backtrace(), which is one frame more inside.
