@@ -23,7 +23,9 @@ namespace tally::profile {
 class SmallBytes {
  public:
   SmallBytes() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): stands for a vector of bytes
   SmallBytes(std::span<const uint8_t> bytes) { set(bytes); }
+  // NOLINTNEXTLINE(google-explicit-constructor): stands for a vector of bytes
   SmallBytes(const std::vector<uint8_t>& bytes) { set(bytes); }
   SmallBytes(std::initializer_list<uint8_t> bytes) { set({bytes.begin(), bytes.size()}); }
   SmallBytes(const SmallBytes& other) { set(other); }
@@ -57,6 +59,7 @@ class SmallBytes {
   const uint8_t* end() const { return data() + size(); }
   uint8_t operator[](size_t index) const { return data()[index]; }
   uint8_t back() const { return data()[size() - 1]; }
+  // NOLINTNEXTLINE(google-explicit-constructor): stands for a vector of bytes
   operator std::span<const uint8_t>() const { return {data(), size()}; }
 
  private:

@@ -1,8 +1,9 @@
 """Runs commands for tests: same surroundings every time, a deadline, and nothing left behind.
 
 Counts depend on more than the program: ld.so walks the environment, string functions take other
-paths for other alignments.  So every run gets the same environment and working folder, its output
-goes to files, and address randomization is off (setarch -R).
+paths for other alignments, shells do other things where signals are ignored.  So every run gets the same
+environment and working folder, no signal ignored, its output goes to files, and address
+randomization is off (setarch -R).
 """
 import os
 import signal
@@ -17,6 +18,12 @@ ENVIRONMENT = {
     # Tally finds the totals of threads by another way as well, and compares.
     "TALLY_CHECK": "1",
 }
+
+# What is ignored here (nohup, a job in the background) would be ignored in every program; what is
+# handled is not.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, lambda number, frame: None)
 
 
 class Outcome:
