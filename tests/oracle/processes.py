@@ -1,8 +1,8 @@
 """Runs commands for tests: same surroundings every time, a deadline, and nothing left behind.
 
 Counts depend on more than the program: ld.so walks the environment, string functions take other
-paths for other alignments, shells do other things where signals are ignored.  So every run gets the same
-environment and working folder, no signal ignored, its output goes to files, and address
+paths for other alignments, shells do other things where signals are ignored.  So every run gets the
+same environment and working folder, no signal ignored, its output goes to files, and address
 randomization is off (setarch -R).
 """
 import os
