@@ -144,11 +144,11 @@ class CodeCache : public Translated {
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
   // Removes everything that leads to the unit: its code is not there any more.
-  void invalidate(uint32_t unit);
+  void invalidate(uint32_t id);
   // The living units that have a place in the range.
   std::vector<uint32_t> units_in(const Module& module, TargetRange range) const;
   // True if the unit's code is in memory as it was when it was translated.
-  bool is_as_translated(uint32_t unit) const;
+  bool is_as_translated(uint32_t id) const;
   // The module's code may change from now on: remembers what its units were made from.
   void keep_sources(const Module& module);
   // A check failed: the way on, in a new translation, from the instruction in front of which it
