@@ -101,14 +101,13 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
             address,
             Provenance::kRunTime};
   }
-  for (const elf::Section& s : image.sections()) {
-    if (s.name.starts_with(".plt") && s.range.contains(address)) {
-      // A table of stubs: each slot is a procedure of its own.
-      constexpr uint64_t kSlotBytes = 16;
-      const LinkAddr slot =
-          s.range.begin + (static_cast<uint64_t>(address - s.range.begin) & ~(kSlotBytes - 1));
-      return {{slot, std::min(slot + kSlotBytes, s.range.end)}, address, Provenance::kSymbol};
-    }
+  if (const elf::Section* stubs = image.linkage_table_at(address)) {
+    // Each slot is a procedure of its own.
+    constexpr uint64_t kSlotBytes = 16;
+    const LinkRange all = stubs->range;
+    const LinkAddr slot =
+        all.begin + (static_cast<uint64_t>(address - all.begin) & ~(kSlotBytes - 1));
+    return {{slot, std::min(slot + kSlotBytes, all.end)}, address, Provenance::kSymbol};
   }
   const std::optional<LinkRange> fde = image.unwind_range_at(address);
   const elf::Symbol* symbol = image.symbol_at(address);

@@ -157,9 +157,7 @@ Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
 
 bool CodeCache::link_is_call(uint32_t link_id) const {
   const auto [unit_id, index] = links_[link_id];
-  const Unit& unit = *units_[unit_id];
-  const Link& link = unit.code.links[index];
-  return link.edge == Link::kCallLink && unit.procedure.blocks[link.block].end == isa::Flow::kCall;
+  return units_[unit_id]->code.links[index].edge == Link::kCallLink;
 }
 
 // Joins the links of a new unit with the entries that are there already and with its own, and those

@@ -82,11 +82,7 @@ class Checker {
   bool calls_stub(const Place& place, const isa::Insn& insn) const {
     const elf::Image* image = inspection_.code.image(place.module);
     const bool direct = insn.flow == isa::Flow::kCall || insn.flow == isa::Flow::kJump;
-    if (!direct || image == nullptr) return false;
-    const auto& sections = image->sections();
-    return std::any_of(sections.begin(), sections.end(), [&](const elf::Section& section) {
-      return section.name.starts_with(".plt") && section.range.contains(LinkAddr(insn.target));
-    });
+    return direct && image != nullptr && image->linkage_table_at(LinkAddr(insn.target)) != nullptr;
   }
 
   // Nothing but the instruction in front leads here: no jump, no call, no begin of anything.

@@ -145,6 +145,13 @@ const std::vector<Section>& Image::sections() const {
   return impl_->sections;
 }
 
+const Section* Image::linkage_table_at(LinkAddr address) const {
+  const auto found = std::ranges::find_if(impl_->sections, [&](const Section& section) {
+    return section.range.contains(address) && section.name.starts_with(".plt");
+  });
+  return found == impl_->sections.end() ? nullptr : &*found;
+}
+
 std::span<const uint8_t> Image::bytes_at(LinkAddr address) const {
   return impl_->layout.bytes_at(address);
 }

@@ -90,6 +90,9 @@ class Image {
   const std::optional<std::string>& interpreter() const;  // PT_INTERP
   const std::vector<Segment>& segments() const;
   const std::vector<Section>& sections() const;  // allocated ones; empty if stripped of headers
+  // The section of stubs for calls to other modules (.plt, .plt.sec, .plt.got) that the address
+  // lies in; nullptr if in none.
+  const Section* linkage_table_at(LinkAddr address) const;
 
   // Bytes of the file that are mapped at `address`, at most up to the end of that segment's file
   // part; empty when the address is in no segment.

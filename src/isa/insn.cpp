@@ -530,6 +530,20 @@ bool restores_stack_from_frame(std::span<const uint8_t> bytes) {
   return bytes[1] == 0x8d && (mod == 1 || mod == 2) && rbp_to_rsp;
 }
 
+bool synchronises(std::span<const uint8_t> bytes) {
+  ZydisDecodedInstruction z;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  const size_t length = bytes.size() < kInsnBytesMax ? bytes.size() : kInsnBytesMax;
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), length, &z, operands))) {
+    return false;
+  }
+  if ((z.attributes & ZYDIS_ATTRIB_HAS_LOCK) != 0) return true;
+  if (z.mnemonic == ZYDIS_MNEMONIC_PAUSE || z.mnemonic == ZYDIS_MNEMONIC_MFENCE) return true;
+  // With memory it is atomic without a prefix.
+  return z.mnemonic == ZYDIS_MNEMONIC_XCHG && (operands[0].type == ZYDIS_OPERAND_TYPE_MEMORY ||
+                                               operands[1].type == ZYDIS_OPERAND_TYPE_MEMORY);
+}
+
 bool raises_as_ocaml(std::span<const uint8_t> bytes) {
   if (bytes.size() < 3) return false;
   const bool load = bytes[0] == 0x49 && bytes[1] == 0x8b && (bytes[2] & 0x3f) == (4 << 3 | 6);

@@ -86,6 +86,8 @@ bool raises_as_ocaml(std::span<const uint8_t> bytes);
 
 // True when the instruction may write memory other than by way of the stack pointer.
 bool writes_memory(std::span<const uint8_t> bytes);
+// True for what threads synchronise by: atomic instructions, `mfence`, `pause`.
+bool synchronises(std::span<const uint8_t> bytes);
 
 // Text of one instruction in Intel syntax, for dumps.
 std::string format(std::span<const uint8_t> bytes, uint64_t address);

@@ -17,7 +17,6 @@ namespace tally::verify {
 namespace {
 
 constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
-constexpr uint64_t kSyscallSize = 2;
 
 }  // namespace
 
@@ -59,7 +58,7 @@ Status Watcher::call_stop(Thread& t) {
 }
 
 Status Watcher::call_entered(Thread& t, user_regs_struct& regs) {
-  const uint64_t at = regs.rip - kSyscallSize;
+  const uint64_t at = regs.rip - isa::kSyscallBytes;
   if (!catch_up(t, at, false)) lose(t, at, "at a system call");
   t.in_call = true;
   t.position.restarting = false;

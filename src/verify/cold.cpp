@@ -28,7 +28,6 @@ namespace tally::verify {
 namespace {
 constexpr double kSecondsPerStop = 60e-6;
 constexpr int kKernelTrap = 0x80;
-constexpr uint64_t kSyscallSize = 2;
 }  // namespace
 
 // All that the thread has done so far is told; from here on only what is watched will be.
@@ -211,7 +210,7 @@ Status Watcher::cold_signal(Thread& t, const tracee::Event& event, user_regs_str
 }
 
 Status Watcher::cold_call(Thread& t, const tracee::SystemCallStop& stop, user_regs_struct& regs) {
-  const BlockId id = cold_block_ending_at(t, regs.rip - kSyscallSize);
+  const BlockId id = cold_block_ending_at(t, regs.rip - isa::kSyscallBytes);
   if (stop.entry) {
     t.call = stop;
     t.in_call = true;

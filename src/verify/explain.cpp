@@ -182,8 +182,12 @@ std::string run_again(const VerifyOptions& options, const StandardInput& input,
     std::optional<Load> load;
     if (runs > 2 && runs % 2 == 1) load.emplace();
     const Result<Verdict> another = again();
-    if (!another) return another.error().message;
-    if (!another->outcome.complete) return "another run was not complete";
+    if (!another || !another->outcome.complete) {
+      const std::string why = another ? "another run was not complete" : another.error().message;
+      if (runs == 2) return why;
+      verdict.judgement.remarks.push_back(fmt::format("run {} is not compared: {}", runs, why));
+      break;
+    }
     compare_runs(*another, runs, verdict.judgement);
     spread(verdict.judgement);
   }

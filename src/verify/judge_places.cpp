@@ -251,16 +251,11 @@ class PlaceJudge {
     }
   }
 
-  static bool is_in_linkage_table(const TruthModule& module, LinkAddr at) {
-    const auto& sections = module.image->sections();
-    return std::any_of(sections.begin(), sections.end(), [&](const elf::Section& section) {
-      return section.name.starts_with(".plt") && section.range.contains(at);
-    });
-  }
   static bool calls_linkage_table(const TruthModule& module, LinkAddr at) {
     if (!module.image) return false;
     const isa::Insn insn = isa::decode(module.image->bytes_at(at), at.value());
-    return insn.flow == isa::Flow::kCall && is_in_linkage_table(module, LinkAddr(insn.target));
+    return insn.flow == isa::Flow::kCall &&
+           module.image->linkage_table_at(LinkAddr(insn.target)) != nullptr;
   }
 
   void instructions() {
@@ -276,8 +271,8 @@ class PlaceJudge {
     std::set<uint32_t> knows_stubs;
     for (const auto& [place, sum] : sums) {
       const TruthModule* module = module_of(place);
-      const bool image = module != nullptr && module->image;
-      if (image && is_in_linkage_table(*module, place.address)) knows_stubs.insert(place.module);
+      if (module == nullptr || !module->image) continue;
+      if (module->image->linkage_table_at(place.address)) knows_stubs.insert(place.module);
     }
     for (const auto& [place, sum] : sums) {
       const TruthModule* module = module_of(place);

@@ -8,24 +8,6 @@
 namespace tally::verify {
 namespace {
 
-bool is_prefix(uint8_t byte) {
-  switch (byte) {
-    case 0x26:
-    case 0x2e:
-    case 0x36:
-    case 0x3e:
-    case 0x64:
-    case 0x65:
-    case 0x66:
-    case 0x67:
-    case 0xf2:
-    case 0xf3:
-      return true;
-    default:
-      return (byte & 0xf0) == 0x40;  // REX
-  }
-}
-
 std::string symbol_name(const TruthModule* module, LinkAddr address) {
   if (module == nullptr || !module->image) return {};
   const elf::Symbol* symbol = module->image->symbol_at(address);
@@ -34,19 +16,6 @@ std::string symbol_name(const TruthModule* module, LinkAddr address) {
 }
 
 }  // namespace
-
-bool synchronises(std::span<const uint8_t> bytes) {
-  size_t at = 0;
-  bool repeat = false;
-  for (; at < bytes.size() && (is_prefix(bytes[at]) || bytes[at] == 0xf0); ++at) {
-    if (bytes[at] == 0xf0) return true;  // lock
-    repeat = repeat || bytes[at] == 0xf3;
-  }
-  const auto byte = [&](size_t i) { return at + i < bytes.size() ? bytes[at + i] : 0; };
-  if (repeat && byte(0) == 0x90) return true;                                      // pause
-  if ((byte(0) & 0xfe) == 0x86 && (byte(1) & 0xc0) != 0xc0) return true;           // xchg
-  return byte(0) == 0x0f && byte(1) == 0xae && byte(2) >= 0xf0 && byte(2) < 0xf8;  // mfence
-}
 
 bool is_about_threads(const std::string& name) {
   for (const char* begin : {"pthread_mutex_",
@@ -99,11 +68,7 @@ Scheduling::Procedure Scheduling::procedure_of(const std::string& path, LinkAddr
   const TruthModule* module = truth_.module(path);
   if (module == nullptr || !module->image) return {path, address.value()};
   // One record of .eh_frame describes the whole linkage table; each stub is for itself.
-  for (const elf::Section& section : module->image->sections()) {
-    if (section.name.starts_with(".plt") && section.range.contains(address)) {
-      return {path, address.value()};
-    }
-  }
+  if (module->image->linkage_table_at(address) != nullptr) return {path, address.value()};
   const elf::Symbol* symbol = module->image->symbol_at(address);
   if (symbol != nullptr) return {path, symbol->range.begin.value()};
   const auto range = module->image->unwind_range_at(address);
@@ -122,7 +87,7 @@ void Scheduling::mark_by_instructions(const std::string& path, const TruthModule
     if (instruction.count <= 0) continue;
     const LinkAddr at(address);
     const auto bytes = module.image->bytes_at(at);
-    if (synchronises(bytes)) {
+    if (isa::synchronises(bytes)) {
       mark(procedure_of(path, at), fmt::format("executes `{}`", isa::format(bytes, address)));
       continue;
     }

@@ -24,7 +24,6 @@
 
 #include <map>
 #include <set>
-#include <span>
 #include <string>
 
 #include "verify/judgement.h"
@@ -32,8 +31,6 @@
 
 namespace tally::verify {
 
-// An instruction by which threads synchronise.
-bool synchronises(std::span<const uint8_t> bytes);
 // By its name, a function that waits for other threads, or starts and ends them.
 bool is_about_threads(const std::string& name);
 

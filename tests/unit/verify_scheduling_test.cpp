@@ -8,7 +8,7 @@ namespace {
 
 bool said(std::initializer_list<uint8_t> bytes) {
   const std::vector<uint8_t> code(bytes);
-  return synchronises(code);
+  return isa::synchronises(code);
 }
 
 TEST(Scheduling, Instructions) {
