@@ -25,6 +25,9 @@ namespace {
 
 constexpr long kOptions = PTRACE_O_EXITKILL | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |
                           PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
+// Until the exec it is our own child that is traced.  A sanitizer's runtime gives that a thread of
+// its own, which would wait for us at its exit while the exec waits for it.
+constexpr long kOptionsUntilExec = PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
 
 void* as_pointer(uint64_t value) {
   return reinterpret_cast<void*>(value);  // NOLINT: ptrace takes integers as pointers
@@ -136,7 +139,7 @@ Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& 
   if (pid == 0) become(path, argv, go, error);
   std::unique_ptr<Process> process(new Process(pid));
   error.close_end(1);
-  if (ptrace(PTRACE_SEIZE, pid, nullptr, as_pointer(kOptions)) != 0) {
+  if (ptrace(PTRACE_SEIZE, pid, nullptr, as_pointer(kOptionsUntilExec)) != 0) {
     return make_error("ptrace is forbidden here ({}); `tally doctor` says what to do",
                       strerror(errno));
   }
@@ -158,6 +161,9 @@ Result<std::unique_ptr<Process>> Process::spawn(const std::vector<std::string>& 
       continue;
     }
     ptrace(PTRACE_CONT, pid, nullptr, as_pointer(WIFSTOPPED(status) ? WSTOPSIG(status) : 0));
+  }
+  if (ptrace(PTRACE_SETOPTIONS, pid, nullptr, as_pointer(kOptions)) != 0) {
+    return make_error("cannot follow the target: {}", strerror(errno));
   }
   TRY(finish_exec(pid));
   TRY(process->open_memory());
