@@ -128,8 +128,8 @@ SelfTarget* self = nullptr;
   compare_with(frames, count, context);
 }
 
-// AddressSanitizer puts a wrapper of its own around backtrace(), which is one frame more inside.
-#ifdef __SANITIZE_ADDRESS__
+// Sanitizers put a wrapper of their own around backtrace(), which is one frame more inside.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr size_t kWrapperFrames = 1;
 #else
 constexpr size_t kWrapperFrames = 0;
