@@ -113,6 +113,7 @@ std::optional<Form> form_named(std::string_view name) {
 
 std::vector<std::string> form_names() {
   std::vector<std::string> names;
+  names.reserve(std::size(kForms));
   for (const FormEntry& entry : kForms) names.emplace_back(entry.name);
   return names;
 }

@@ -81,6 +81,7 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
                                    "--children=" + children, "--"};
   line.insert(line.end(), command.begin(), command.end());
   std::vector<char*> arguments;
+  arguments.reserve(line.size() + 1);
   for (std::string& a : line) arguments.push_back(a.data());
   arguments.push_back(nullptr);
   const auto began = std::chrono::steady_clock::now();

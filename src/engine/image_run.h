@@ -65,7 +65,7 @@ class ImageRun {
 
   // Takes over a process that runs already; all its threads are stopped.  Does not resume them.
   // When it fails, the process is as it was before, and can be let go.
-  Status attach(const std::vector<tracee::SeizedThread>& threads);
+  Status attach(const std::vector<tracee::SeizedThread>& seized);
   // Lets the process go; all its threads are stopped.  They go on natively, with nothing of ours
   // left mapped; no event of theirs will come any more.  Returns an event that must be handled
   // first, if there is one: then nothing is let go yet.  Errors: it could not be let go.

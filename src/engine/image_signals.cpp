@@ -10,7 +10,6 @@
 
 namespace tally::engine {
 
-using profile::AbnormalKind;
 using tracee::Event;
 
 // The kernel executes calls into the vsyscall page itself, at the fault, and returns to the
