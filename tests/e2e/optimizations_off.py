@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What makes runs faster changes no count: a program whose procedures are translated ahead and whose
-jump tables are joined at once has the same blocks and edges with each of the optimizations off,
-equal to what the program says of itself, and asks less often with them on.  Translation without
+"""What makes runs faster changes no count: a program whose procedures are translated ahead and
+whose jump tables are joined at once has the same blocks and edges with each of the optimizations
+off, equal to what its source says, and asks less often with them on.  Translation without
 counters (--placement=none) leaves the program's doings alone and says that nothing was counted."""
 import csv
 import io
