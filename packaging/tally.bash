@@ -36,8 +36,11 @@ _tally() {
       _filedir tally
       return ;;
     --placement=*)
-      COMPREPLY=($(compgen -W "edges blocks feedback=" -- "${cur#*=}"))
+      COMPREPLY=($(compgen -W "edges blocks feedback= none" -- "${cur#*=}"))
       compopt -o nospace
+      return ;;
+    --no-opt=*)
+      COMPREPLY=($(compgen -W "ahead tables" -- "${cur#*=}"))
       return ;;
     --keep-counters=*)
       cur=${cur#--keep-counters=}
@@ -77,7 +80,7 @@ _tally() {
   fi
   local options=
   case ${words[1]} in
-    profile) options="-o --output= --placement= --pid= --duration= --keep-counters= --verbose --help --" ;;
+    profile) options="-o --output= --placement= --pid= --duration= --keep-counters= --no-opt= --verbose --help --" ;;
     recover) options="-o --output= --help" ;;
     report) options="--format= --top= --help" ;;
     annotate) options="--function= --module= --syntax= --format= --help" ;;

@@ -191,6 +191,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
   if (kept_ != nullptr) kept_->unit(*unit, modules_);
+  fresh_.push_back(unit->id);
   units_.push_back(std::move(unit));
   join_links(*units_.back());
   return Ok{};

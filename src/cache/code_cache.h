@@ -36,6 +36,7 @@
 #include "cache/events.h"
 #include "cache/known_procedures.h"
 #include "cache/modules.h"
+#include "cache/optimizations.h"
 #include "cache/phases.h"
 #include "cache/plan.h"
 #include "cache/region.h"
@@ -126,10 +127,15 @@ class CodeCache : public Translated {
   // room.
   Result<BlockRef> resolve(TargetAddr address, Arrival how);
 
+  // Which of the ways to be faster are used; before anything is translated.
+  void set_optimizations(Optimizations optimizations) { optimizations_ = optimizations; }
+
   // The answers to requests: where to go on.
   Result<CacheAddr> take_link(uint32_t link);
   Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
   Result<CacheAddr> take_return(TargetAddr target);
+  // Translates what is sure to be asked for after what the last answers have translated.
+  void translate_ahead();
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
@@ -223,6 +229,10 @@ class CodeCache : public Translated {
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
   uint32_t allocate_counter();
+  // What a stub increments.
+  uint32_t counted(uint32_t counter) const {
+    return placement_ == PlacementKind::kNone ? translate::kCountNothing : counter;
+  }
   bool is_entry(BlockRef ref) const {
     return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
   }
@@ -259,6 +269,16 @@ class CodeCache : public Translated {
   void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
   void set_landing_number(uint64_t original, uint32_t number);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
+  CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
+  // A place that is sure to be called or jumped to.
+  struct Certain {
+    TargetAddr target;
+    Arrival how;
+  };
+  static std::vector<Certain> certain_callees(const Unit& unit);
+  BlockRef make_ahead(const Certain& callee);
+  void follow_linkage_slot(uint32_t id);
+  void join_table(uint32_t site_id, TargetAddr asked);
   void build_hash(SiteState& state, uint32_t site_id);
   void lead_to_table(const SiteState& state, uint32_t site_id);
   void erase_jmp(CacheAddr field);
@@ -276,6 +296,8 @@ class CodeCache : public Translated {
   tracee::Process& process_;
   PlacementKind placement_;
   PhaseTimes& phases_;
+  Optimizations optimizations_;
+  std::vector<uint32_t> fresh_;  // units made since the last `translate_ahead`
   CacheJournal* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;

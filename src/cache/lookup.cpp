@@ -115,9 +115,9 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
-        return emit_stub(as, address_of(ref).value(), arrival.counter, unit.flags_live_at(ref),
-                         unit.entry_of(ref), area.gateway.entries.lookup, compare_,
-                         whereabouts(ref, false));
+        return emit_stub(as, address_of(ref).value(), counted(arrival.counter),
+                         unit.flags_live_at(ref), unit.entry_of(ref), area.gateway.entries.lookup,
+                         compare_, whereabouts(ref, false));
       });
   arrivals_.push_back(arrival);
   if (kept_ != nullptr) kept_->arrival(arrival);
@@ -221,11 +221,11 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
   pair.to = to;
   pair.counter = allocate_counter();
   const auto index = static_cast<uint32_t>(link_pairs_.size());
-  pair.stub = emit_piece(*source.module->area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0},
-                         [&](auto& as) {
-                           return emit_link_stub(as, pair.counter, destination.flags_live_at(to),
-                                                 destination.entry_of(to), whereabouts(to, false));
-                         });
+  pair.stub = emit_piece(
+      *source.module->area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0}, [&](auto& as) {
+        return emit_link_stub(as, counted(pair.counter), destination.flags_live_at(to),
+                              destination.entry_of(to), whereabouts(to, false));
+      });
   link_pairs_.push_back(pair);
   if (kept_ != nullptr) kept_->link_pair(pair);
   current_pair_[link_id] = index;
@@ -321,7 +321,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
-        return emit_stub(as, target.value(), pair.counter, destination.flags_live_at(to),
+        return emit_stub(as, target.value(), counted(pair.counter), destination.flags_live_at(to),
                          destination.entry_of(to), state.site.miss_stub, compare_,
                          inside ? Whereabouts{} : whereabouts(to, !state.site.call));
       });
@@ -341,7 +341,13 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
   if (call) enter_landing({sites_[site_id].unit, sites_[site_id].site.block});
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (!ref.valid()) return CacheAddr(target.value());
-  SiteState& state = sites_[site_id];  // resolve may have moved it
+  join_table(site_id, target);
+  return join_pair(site_id, target, ref);
+}
+
+// Leads from the site to a target; the way of a thread that is there, behind the comparison.
+CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref) {
+  SiteState& state = sites_[site_id];
   for (const Pair& pair : state.pairs) {
     // Another thread may have asked for the same pair a moment ago.
     if (!pair.cut && pair.target == target) return pair.stub.accept;

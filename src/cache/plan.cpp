@@ -141,6 +141,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
   translate::Plan plan;
   plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
   plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
+  if (kind == PlacementKind::kNone) return plan;
   if (kind == PlacementKind::kBlocks) {
     for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
     placement::Graph all = make_graph(procedure);

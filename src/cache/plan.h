@@ -18,7 +18,12 @@
 
 namespace tally::engine {
 
-enum class PlacementKind : uint8_t { kBlocks, kEdges, kFeedback };
+enum class PlacementKind : uint8_t {
+  kBlocks,
+  kEdges,
+  kFeedback,
+  kNone,  // nothing is counted: what translation alone costs
+};
 
 // Weight of an edge in an earlier run; negative when not known.
 using FeedbackWeights = std::function<double(LinkAddr from_block, LinkAddr to_block)>;

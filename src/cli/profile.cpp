@@ -29,6 +29,7 @@ struct Options {
   std::optional<pid_t> pid;
   std::string duration;
   std::string keep_counters;
+  std::vector<std::string> no_opt;
 };
 
 // Weights of another build would put counters at random: exact all the same, but not what was
@@ -62,14 +63,25 @@ Status choose_placement(const std::string& text, engine::RunOptions& run) {
     run.placement = engine::PlacementKind::kBlocks;
   } else if (text == "edges") {
     run.placement = engine::PlacementKind::kEdges;
+  } else if (text == "none") {
+    run.placement = engine::PlacementKind::kNone;
   } else if (text.starts_with(kFeedback)) {
     TRY_ASSIGN(run.feedback, profile::load(text.substr(kFeedback.size())));
     TRY(check_feedback(*run.feedback, run.attach_to ? fmt::format("/proc/{}/exe", *run.attach_to)
                                                     : run.command[0]));
     run.placement = engine::PlacementKind::kFeedback;
   } else {
-    return make_error(ErrorKind::kUsage, "--placement={}: must be blocks, edges or feedback=FILE",
-                      text);
+    return make_error(ErrorKind::kUsage,
+                      "--placement={}: must be edges, blocks, feedback=FILE or none", text);
+  }
+  return Ok{};
+}
+
+Status switch_off(const std::vector<std::string>& names, engine::RunOptions& run) {
+  for (const std::string& name : names) {
+    if (run.optimizations.switch_off(name)) continue;
+    return make_error(ErrorKind::kUsage, "--no-opt={}: must be one of {}", name,
+                      fmt::join(engine::kOptimizationNames, ", "));
   }
   return Ok{};
 }
@@ -114,6 +126,10 @@ Status run(const Options& options, const std::vector<std::string>& command,
   run_options.command = command;
   TRY(choose_target(options, run_options));
   TRY(choose_placement(options.placement, run_options));
+  TRY(switch_off(options.no_opt, run_options));
+  if (run_options.placement == engine::PlacementKind::kNone && !options.keep_counters.empty()) {
+    return make_error(ErrorKind::kUsage, "--placement=none counts nothing that could be kept");
+  }
   std::string output = options.output;
   if (output.empty()) {
     output = default_output(options.pid ? tracee::executable_path(*options.pid) : command[0]);
@@ -158,7 +174,8 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_option("-o,--output", options->output, "Profile to write (default: PROGRAM.tally)");
   sub->add_option("--placement", options->placement,
                   "Where counters go: edges (outside a maximum spanning tree), blocks (in every "
-                  "block), feedback=FILE (weights from an earlier profile)")
+                  "block), feedback=FILE (weights from an earlier profile), none (nothing is "
+                  "counted: what translating alone costs)")
       ->capture_default_str();
   sub->add_option(
          "--children", options->children,
@@ -174,6 +191,11 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                   "Keep what is counted in this file meanwhile; should Tally be killed, `tally "
                   "recover FILE` makes a profile of it")
       ->option_text("FILE");
+  sub->add_option("--no-opt", options->no_opt,
+                  "Do without something that makes runs faster and changes no count, to find a "
+                  "fault: ahead, tables; several with commas")
+      ->delimiter(',')
+      ->option_text("NAME");
   sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");
   sub->footer(
       "The target's output, input and exit status pass through unchanged.\n"
@@ -229,8 +251,8 @@ SplitCommandLine split_command_line(const std::vector<std::string>& arguments,
     split.ours.push_back(a);
     ++i;
     const bool takes_value = a == "-o" || a == "--output" || a == "--placement" ||
-                             a == "--children" || a == "--pid" || a == "--duration" ||
-                             a == "--keep-counters";
+                             a == "--no-opt" || a == "--children" || a == "--pid" ||
+                             a == "--duration" || a == "--keep-counters";
     if (takes_value && i < arguments.size()) split.ours.push_back(arguments[i++]);
   }
   split.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());

@@ -375,6 +375,12 @@ void ImageRun::dump_state(std::ostream& out) const {
   }
 }
 
+// Where nothing was counted, there is nothing to solve.
+void ImageRun::name_nothing_counted(profile::Profile& result) {
+  result.modules = describe_modules(modules_);
+  result.issues.push_back({"the program", "nothing was counted (--placement=none)", 1});
+}
+
 // Counts from counters.
 void ImageRun::solve(profile::Profile& result) {
   const PhaseTimer timer(phases_, Phase::kSolve);
@@ -406,7 +412,11 @@ void ImageRun::solve(profile::Profile& result) {
 }
 
 void ImageRun::collect(profile::Profile& result) {
-  solve(result);
+  if (options_.placement == PlacementKind::kNone) {
+    name_nothing_counted(result);
+  } else {
+    solve(result);
+  }
   result.run = std::move(facts_);
   profile::Run& run = result.run;
   run.threads = threads_total_;

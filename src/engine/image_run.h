@@ -52,6 +52,7 @@ class ImageRun {
         service_(region_, cache_, modules_, ledger_, *process_, phases_),
         totals_(cache_, region_, ledger_),
         signals_(*process_, region_, cache_, ledger_, service_) {
+    cache_.set_optimizations(options.optimizations);
     service_.set_before_exec([this](uint32_t slot) { totals_.name(slot); });
   }
 
@@ -158,6 +159,7 @@ class ImageRun {
                   uint32_t parent_slot);
   void areas_by_mailbox();
   void solve(profile::Profile& profile);
+  void name_nothing_counted(profile::Profile& profile);
   void end(double cpu_seconds);
   void expect_end();
   void name_vanished(pid_t tid);

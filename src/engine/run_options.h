@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cache/optimizations.h"
 #include "cache/plan.h"
 #include "profile/model.h"
 
@@ -25,7 +26,8 @@ struct RunOptions {
   std::function<void(const std::string& program, size_t threads)> attached;  // it has begun
   PlacementKind placement = PlacementKind::kEdges;
   std::optional<profile::Profile> feedback;  // for kFeedback
-  bool follow_children = true;               // else processes that are forked run natively
+  Optimizations optimizations;
+  bool follow_children = true;  // else processes that are forked run natively
   // What has been counted is kept in files while it is counted; not with `attach_to`.
   Keeper* keeper = nullptr;
   // Adds what the command line says to a run's facts.

@@ -206,6 +206,7 @@ void Service::serve(uint32_t slot) {
     fail(resume.error());
     return;
   }
+  cache_.translate_ahead();
   store(slot, tcb::kResume, resume->value());
   answer(slot, Action::kResume);
 }

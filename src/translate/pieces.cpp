@@ -7,6 +7,7 @@ namespace tally::translate {
 using isa::Assembler;
 
 uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
+  if (counter == kCountNothing) return as.offset();
   const uint32_t d = counter_offset(counter);
   if ((flags_live & isa::flag::kChangedByInc) == 0) {
     as.inc_gs(d);

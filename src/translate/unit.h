@@ -198,7 +198,8 @@ size_t emit_bound_bytes(const cfg::Procedure& procedure);
 // ---- pieces shared by units and the lookup chains ----------------------------------------------
 
 // Increments a counter; one instruction where the flags allow it.  Returns the offset from which
-// on the counter has been incremented.
+// on the counter has been incremented.  No code for `kCountNothing`.
+inline constexpr uint32_t kCountNothing = UINT32_MAX;
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 
 // Compares where control wants to go (gs:[target]) with an original address; falls through when

@@ -1,0 +1,151 @@
+// What is translated before anyone asks for it.  See code_cache.h.
+//
+// A miss costs both sides: the target keeps its registers, waits and goes to sleep, the monitor
+// wakes up and looks around.  That is more than a procedure's translation.  So what is sure to be
+// asked for is made with the answer to the request before it:
+//
+//   f:  push rbx            g is called whenever f is entered (unless h does not come back), and
+//       call h              so is h: both are translated with f.  What lies behind the branch is
+//       call g@plt          not.  g's slot of the linkage table leads to where its pointer points
+//       test eax, eax       at the moment, unless that is the loader's resolver.
+//       je ...
+//
+// What is made in vain (h did not come back, the pointer is changed) costs its translation, and
+// shows in the profile as a procedure that was never entered.
+#include "cache/code_cache.h"
+
+namespace tally::engine {
+
+namespace {
+
+constexpr uint32_t kNoLink = UINT32_MAX;
+// Of one answer: a program's `main` is sure to call much, and the target waits.
+constexpr size_t kAheadMax = 64;
+// A table that is larger has targets most of which are never jumped to.
+constexpr size_t kTableTargetsMax = 256;
+
+// By block: the link that leaves at its end, a call's if there are several.
+std::vector<uint32_t> links_by_block(const Unit& unit) {
+  std::vector<uint32_t> result(unit.procedure.blocks.size(), kNoLink);
+  for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
+    const translate::Link& link = unit.code.links[i];
+    uint32_t& slot = result[link.block];
+    if (slot == kNoLink || link.edge == translate::Link::kCallLink) slot = i;
+  }
+  return result;
+}
+
+const cfg::Edge* edge_of_kind(const cfg::Procedure& procedure, const cfg::Block& block,
+                              cfg::EdgeKind kind) {
+  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+    if (procedure.edges[e].kind == kind) return &procedure.edges[e];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Direct calls and jumps out of the unit in the blocks that run whenever it is entered.
+std::vector<CodeCache::Certain> CodeCache::certain_callees(const Unit& unit) {
+  std::vector<Certain> result;
+  const cfg::Procedure& p = unit.procedure;
+  const std::vector<uint32_t> link_at = links_by_block(unit);
+  std::vector<bool> seen(p.blocks.size(), false);
+  uint32_t b = p.entry_block;
+  while (b != cfg::kExitBlock && !seen[b]) {
+    seen[b] = true;
+    const cfg::Block& block = p.blocks[b];
+    const bool call = block.end == isa::Flow::kCall || block.end == isa::Flow::kIndirectCall;
+    const bool straight = block.end == isa::Flow::kNone || block.end == isa::Flow::kJump;
+    if (!call && !straight) break;
+    if (link_at[b] != kNoLink) {
+      const TargetAddr target = unit.module->to_target(unit.code.links[link_at[b]].target);
+      result.push_back({target, call ? Arrival::kCall : Arrival::kJump});
+    }
+    if (call) {
+      const cfg::Edge* back = edge_of_kind(p, block, cfg::EdgeKind::kCallReturn);
+      b = back == nullptr ? cfg::kExitBlock : back->to;
+    } else {
+      b = block.edge_count == 1 ? p.edges[block.first_edge].to : cfg::kExitBlock;
+    }
+  }
+  return result;
+}
+
+void CodeCache::translate_ahead() {
+  if (!optimizations_.has(Optimization::kAhead)) return fresh_.clear();
+  for (size_t i = 0; i < fresh_.size() && fresh_.size() < kAheadMax; ++i) {
+    const uint32_t id = fresh_[i];
+    if (units_[id]->replaceable) continue;
+    for (const Certain& callee : certain_callees(*units_[id])) {
+      if (fresh_.size() < kAheadMax) make_ahead(callee);
+    }
+    follow_linkage_slot(id);
+  }
+  fresh_.clear();
+}
+
+// What cannot be translated is named when control gets there, not now.
+BlockRef CodeCache::make_ahead(const Certain& callee) {
+  if (const uint64_t* found = blocks_.find(callee.target.value())) {
+    return *found == kGone ? BlockRef{} : unpack(*found);
+  }
+  const Module* module = modules_.at(callee.target);
+  const bool plain =
+      module != nullptr && module->area != nullptr && !module->generated && !module->from_memory;
+  if (!plain || !check_room()) return {};
+  Result<BlockRef> ref = resolve(callee.target, callee.how);
+  return ref ? *ref : BlockRef{};
+}
+
+// A slot of the linkage table jumps through a pointer.
+void CodeCache::follow_linkage_slot(uint32_t id) {
+  const Unit& unit = *units_[id];
+  const cfg::Procedure& p = unit.procedure;
+  const elf::Image& image = *unit.module->image;
+  const cfg::Block& block = p.blocks[p.entry_block];
+  if (block.end != isa::Flow::kIndirectJump || unit.code.sites.empty() ||
+      image.linkage_table_at(p.entry) == nullptr) {
+    return;
+  }
+  LinkAddr jump = p.address_of(block);
+  for (uint32_t i = 0; i + 1 < block.insn_count; ++i) jump += unit.insn_sizes[block.first_insn + i];
+  const isa::Insn insn = isa::decode(unit.module->view.code_at(jump), jump.value());
+  uint64_t pointer = 0;
+  if (insn.disp_offset == 0 || !process_.read_memory(unit.module->to_target(LinkAddr(insn.target)),
+                                                     &pointer, sizeof pointer)) {
+    return;
+  }
+  const TargetAddr target(pointer);
+  const Module* module = modules_.at(target);
+  // Not bound yet: the slot's own second half.
+  if (module == nullptr || module->generated || module->image == nullptr ||
+      module->image->linkage_table_at(module->to_link(target)) != nullptr) {
+    return;
+  }
+  const uint32_t site = unit.first_site;
+  const BlockRef to = make_ahead({target, Arrival::kJump});
+  if (to.valid() && !units_[to.unit]->replaceable) join_pair(site, target, to);
+}
+
+// The targets of a jump through a table, but for the one that has asked.
+void CodeCache::join_table(uint32_t site_id, TargetAddr asked) {
+  if (!optimizations_.has(Optimization::kTables)) return;
+  const SiteState& state = sites_[site_id];
+  const Unit& unit = *units_[state.unit];
+  if (state.site.call || !state.pairs.empty() || unit.replaceable) return;
+  const cfg::Procedure& p = unit.procedure;
+  const cfg::Block& block = p.blocks[state.site.block];
+  if (block.edge_count < 2 || block.edge_count > kTableTargetsMax) return;
+  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+    const cfg::Edge& edge = p.edges[e];
+    if (edge.kind != cfg::EdgeKind::kTableJump) continue;
+    const TargetAddr target = unit.module->to_target(edge.target);
+    const uint64_t* found = blocks_.find(target.value());
+    if (target == asked || found == nullptr || *found == kGone) continue;
+    const BlockRef to = unpack(*found);
+    if (to.unit == unit.id) join_pair(site_id, target, to);
+  }
+}
+
+}  // namespace tally::engine

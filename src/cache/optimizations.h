@@ -1,0 +1,36 @@
+// What makes a run faster and changes no count.  Each can be switched off by its name
+// (`--no-opt=NAME`), so that a fault can be found by bisection.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tally::engine {
+
+enum class Optimization : uint8_t {
+  kAhead,   // procedures that are sure to be called are translated with their caller
+  kTables,  // the first jump through a table known to discovery leads to all of its targets
+};
+inline constexpr std::array<std::string_view, 2> kOptimizationNames = {"ahead", "tables"};
+
+// Those that are on.
+class Optimizations {
+ public:
+  bool has(Optimization one) const { return (on_ & bit(one)) != 0; }
+  // False if there is none of this name.
+  bool switch_off(std::string_view name) {
+    for (size_t i = 0; i < kOptimizationNames.size(); ++i) {
+      if (kOptimizationNames[i] != name) continue;
+      on_ &= ~bit(static_cast<Optimization>(i));
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static uint32_t bit(Optimization one) { return 1u << static_cast<uint32_t>(one); }
+  uint32_t on_ = ~0u;
+};
+
+}  // namespace tally::engine
