@@ -134,8 +134,11 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
     leave_stack(slot, unit, trace);
     return go_on(slot, unit, std::move(*left), landing);
   }
-  elf::BackTrace first = there;
-  if (!is_complete(there)) first = back_trace_to(landing.stack_pointer(), landing.registers, slot);
+  // Where nothing describes the bottom of a new stack, it is where control begins.
+  const bool attached = inherited_kind_ == AbnormalKind::kAttach;
+  const bool needs_bottom = !attached && !is_complete(there);
+  const elf::BackTrace first =
+      needs_bottom ? back_trace_to(landing.stack_pointer(), landing.registers, slot) : there;
   const bool followed = described && is_complete(first);
   if (const auto target = frame_holding(trace, landing.stack_pointer()); target && !followed) {
     return jump_within(slot, unit, trace, *target, landing);
@@ -143,6 +146,7 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   if (!followed) name_switched_stacks(kSwitched);
   leave_stack(slot, unit, trace);
   begin_stack(slot, first, landing);
+  if (needs_bottom) stack_begins_[slot] = landing.stack_pointer();
   jumps_[slot] = {unit, landing.stack_pointer(), elf::BackTrace()};
 }
 
@@ -224,7 +228,6 @@ void Ledger::begin_stack(uint32_t slot, const elf::BackTrace& there, const Landi
     if (unknown) name_switched_stacks(kSwitched);
   }
   attach_traces_[slot] = there;
-  stack_begins_[slot] = landing.stack_pointer();
 }
 
 std::optional<uint64_t> Ledger::bottom_of(uint32_t slot) const {
