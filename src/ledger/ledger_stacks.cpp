@@ -118,8 +118,10 @@ void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
 void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace,
                           const Landing& landing) {
   const Module* module = modules_.containing(landing.pc());
-  const bool described = module != nullptr &&
-                         module->image->unwind_range_at(module->to_link(landing.pc())).has_value();
+  const std::optional<LinkRange> range =
+      module == nullptr ? std::nullopt
+                        : module->image->unwind_range_at(module->to_link(landing.pc()));
+  const bool described = range.has_value();
   // Where this stack began says nothing about the others.
   const elf::BackTrace there = back_trace_to(std::nullopt, landing.registers, slot);
   for (size_t i = 0; described && i < trace.frames.size(); ++i) {
@@ -134,7 +136,8 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
     leave_stack(slot, unit, trace);
     return go_on(slot, unit, std::move(*left), landing);
   }
-  // Where nothing describes the bottom of a new stack, it is where control begins.
+  // A new stack's bottom is where control begins; nothing else may say so.  One that somebody was
+  // on before Tally came began farther out.
   const bool attached = inherited_kind_ == AbnormalKind::kAttach;
   const bool needs_bottom = !attached && !is_complete(there);
   const elf::BackTrace first =
@@ -146,7 +149,8 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   if (!followed) name_switched_stacks(kSwitched);
   leave_stack(slot, unit, trace);
   begin_stack(slot, first, landing);
-  if (needs_bottom) stack_begins_[slot] = landing.stack_pointer();
+  const bool at_entry = described && range->begin == module->to_link(landing.pc());
+  if (!attached || at_entry) stack_begins_[slot] = landing.stack_pointer();
   jumps_[slot] = {unit, landing.stack_pointer(), elf::BackTrace()};
 }
 

@@ -522,7 +522,8 @@ int main(void) {
 
 def coroutines():
     """Those that wait on stacks of their own at the attach go on, and wait at the detach."""
-    program = start(compile_c("coroutines", COROUTINES, "-fno-optimize-sibling-calls", "-fno-inline"))
+    flags = ("-fno-optimize-sibling-calls", "-fno-inline")
+    program = start(compile_c("coroutines", COROUTINES, *flags))
     for times in (0, 1, 4):
         attached = Attached(program.pid, f"coroutines{times}.tally")
         answers = [ask(program, "x") for _ in range(times)]
