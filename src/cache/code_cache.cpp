@@ -227,7 +227,8 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
   for (const isa::Insn& insn : p.insns) fresh->insn_sizes.push_back(insn.size);
   place(unit, *fresh);
   if (shared != nullptr) {
-    fresh->sources = discoverer.sources(p);
+    const std::vector<LinkRange> sources = discoverer.sources(p);
+    fresh->sources.insert(fresh->sources.end(), sources.begin(), sources.end());
     shared->add(key, fresh);
   }
   return fresh;
@@ -240,7 +241,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   procedure.plan =
       make_plan(procedure.procedure, placement_, feedback, [&] { return procedure.counters++; });
   if (module.generated || module.image->unwind_ranges().empty()) return;
-  procedure.events = find_events(procedure.procedure, module.view);
+  procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
 }
 
 // Counters and events of the unit's own.

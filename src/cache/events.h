@@ -27,7 +27,9 @@ struct WantedEvent {
   uint32_t insn_in_block = 0;
 };
 
-// In the order of their instructions.
-std::vector<WantedEvent> find_events(const cfg::Procedure& procedure, const cfg::CodeView& view);
+// In the order of their instructions.  Code beyond the procedure that was looked at is added to
+// `sources`.
+std::vector<WantedEvent> find_events(const cfg::Procedure& procedure, const cfg::CodeView& view,
+                                     std::vector<LinkRange>& sources);
 
 }  // namespace tally::engine

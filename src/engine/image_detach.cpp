@@ -110,6 +110,8 @@ Result<std::optional<Event>> ImageRun::detach() {
   CHECK(!leavers.empty()) << "nobody to let go";
   TRY_ASSIGN(const std::optional<Event> other, bring_all_out(leavers));
   if (other) return other;
+  ledger_.close_left_stacks(AbnormalKind::kDetach,
+                            "was waiting on a stack of its own when Tally let the process go");
   for (const Leaver& leaver : leavers) {
     ledger_.close_thread_at(leaver.at.position, leaver.at.original, leaver.slot,
                             AbnormalKind::kDetach, "was active when Tally let the process go");

@@ -384,6 +384,7 @@ void ImageRun::name_nothing_counted(profile::Profile& result) {
 // Counts from counters.
 void ImageRun::solve(profile::Profile& result) {
   const PhaseTimer timer(phases_, Phase::kSolve);
+  ledger_.close_left_stacks(AbnormalKind::kProgramExit, "left waiting on a stack of its own");
   ledger_.settle_inherited();
   std::vector<uint64_t> counters(cache_.counters_used(), 0);
   totals_.finish(counters.size(),

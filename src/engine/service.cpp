@@ -10,6 +10,7 @@
 #include <atomic>
 #include <numeric>
 
+#include "isa/emulate.h"
 #include "ledger/kept_run.h"
 
 namespace tally::engine {
@@ -228,6 +229,25 @@ Result<CacheAddr> Service::answer_check(uint32_t slot, uint32_t check) {
   return on.resume;
 }
 
+// Where an indirect jump at `at` would go now; 0 if that cannot be told.
+uint64_t Service::jump_destination(uint32_t slot, const Unit& unit, LinkAddr at) const {
+  const isa::Operation jump = isa::decode_operation(unit.module->view.code_at(at), at.value());
+  const isa::Operand& to = jump.operands[0];
+  if (jump.op != isa::Op::kIndirectJump || to.from_fs) return 0;
+  if (to.kind == isa::Operand::Kind::kRegister) return reg(slot, static_cast<unsigned>(to.number));
+  if (to.kind != isa::Operand::Kind::kMemory) return 0;
+  auto address = static_cast<uint64_t>(to.value);
+  if (to.base == isa::kRip) {
+    address = unit.module->to_target(LinkAddr(address)).value();
+  } else if (to.base >= 0) {
+    address += reg(slot, static_cast<unsigned>(to.base));
+  }
+  if (to.index >= 0) address += reg(slot, static_cast<unsigned>(to.index)) * to.scale;
+  uint64_t destination = 0;
+  return process_.read_memory(TargetAddr(address), &destination, sizeof destination) ? destination
+                                                                                     : 0;
+}
+
 Result<CacheAddr> Service::answer_event(uint32_t slot) {
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
   if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
@@ -257,18 +277,18 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   for (uint32_t i = 0; i < event.insn; ++i) at += unit.insn_sizes[block.first_insn + i];
   uint64_t stack_pointer = reg(slot, 4);
   uint64_t destination = 0;
-  if (block.end == isa::Flow::kReturn) {
+  // A block that goes on returns right behind its procedure (cache/events.cpp).
+  const bool by_return = block.end == isa::Flow::kReturn || block.end == isa::Flow::kNone;
+  if (by_return) {
     if (process_.read_memory(TargetAddr(stack_pointer), &destination, sizeof destination)) {
-      stack_pointer += 8;
+      stack_pointer += sizeof destination;
     }
   } else {
-    const isa::TableInsn jump = isa::decode_for_table(unit.module->view.code_at(at), at.value());
-    if (!jump.has_memory && jump.source >= 0 && jump.source < 16) {
-      destination = reg(slot, static_cast<unsigned>(jump.source));
-    }
+    destination = jump_destination(slot, unit, at);
   }
-  ledger_.commit(slot, event.unit, stack_pointer, TargetAddr(destination),
-                 block.end == isa::Flow::kReturn);
+  elf::UnwindRegisters after = registers_of(slot, TargetAddr(destination));
+  after.value[elf::kDwarfRsp] = stack_pointer;
+  ledger_.commit(slot, event.unit, after, by_return);
   return event.resume;
 }
 

@@ -357,6 +357,7 @@ Status Service::memory_changed(const PendingCall& call, uint64_t result) {
     }
     case SYS_munmap:
       generated_.unmapped(page_range(address, size_bytes));
+      ledger_.stacks_unmapped(page_range(address, size_bytes));
       return Ok{};
     case SYS_mremap: {
       const TargetRange from = page_range(address, size_bytes);

@@ -132,14 +132,20 @@ void set_flags(Insn& insn, const ZydisDecodedInstruction& z) {
   if (!writes_flags_only_sometimes(z)) insn.flags_written = defined | undefined;
 }
 
-// mov rsp, r/m64 with a source other than rbp: the mark of longjmp, eh_return and swapcontext.
+// mov rsp, r/m64 with a source other than rbp: the mark of longjmp, eh_return and swapcontext; and
+// xchg, which does the same.
 bool loads_stack_pointer(const ZydisDecodedInstruction& z) {
-  if (z.mnemonic != ZYDIS_MNEMONIC_MOV || z.opcode_map != ZYDIS_OPCODE_MAP_DEFAULT) return false;
+  const bool moves = z.mnemonic == ZYDIS_MNEMONIC_MOV || z.mnemonic == ZYDIS_MNEMONIC_XCHG;
+  if (!moves || z.opcode_map != ZYDIS_OPCODE_MAP_DEFAULT) return false;
   if (z.operand_width != 64) return false;
   const bool rex_r = z.raw.rex.R != 0;
   const bool rex_b = z.raw.rex.B != 0;
   const uint8_t rsp = 4;
   const uint8_t rbp = 5;
+  if (z.opcode == 0x87) {
+    const bool first = z.raw.modrm.reg == rsp && !rex_r;
+    return first || (z.raw.modrm.mod == 3 && z.raw.modrm.rm == rsp && !rex_b);
+  }
   if (z.opcode == 0x8b) {
     if (z.raw.modrm.reg != rsp || rex_r) return false;
     return z.raw.modrm.mod != 3 || z.raw.modrm.rm != rbp || rex_b;
@@ -364,6 +370,7 @@ bool loads_stack_pointer_fast(const Prefix& prefix, uint8_t modrm) {
   const uint8_t reg = ((modrm >> 3) & 7) | ((prefix.rex & 4) << 1);
   const uint8_t rm = (modrm & 7) | static_cast<uint8_t>((prefix.rex & 1) << 3);
   const bool direct = (modrm >> 6) == 3;
+  if (prefix.opcode == 0x87) return reg == 4 || (direct && rm == 4);
   if (prefix.opcode == 0x8b) return reg == 4 && !(direct && rm == 5);
   return prefix.opcode == 0x89 && direct && rm == 4 && reg != 5;
 }

@@ -66,6 +66,11 @@ bool Ledger::is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) 
 }
 
 elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const {
+  return back_trace_to(bottom_of(slot), registers, slot);
+}
+
+elf::BackTrace Ledger::back_trace_to(std::optional<uint64_t> bottom,
+                                     const elf::UnwindRegisters& registers, uint32_t slot) const {
   elf::UnwindTarget target;
   target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
     const Module* module = modules_.containing(address);
@@ -80,9 +85,10 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   };
   const auto birth = births_.find(slot);
   const bool own_stack = birth != births_.end() && !birth->second.inherits_frames;
-  if (own_stack) {
-    target.is_outermost = [&](const elf::UnwindRegisters& frame) {
-      return is_of_birth(birth->second, frame);
+  if (own_stack || bottom) {
+    target.is_outermost = [&, own_stack, bottom](const elf::UnwindRegisters& frame) {
+      return (own_stack && is_of_birth(birth->second, frame)) ||
+             (bottom && is_below(*bottom, frame));
     };
   }
   const UndescribedFrames undescribed(
@@ -93,12 +99,27 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
       own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt,
       [this, slot](uint64_t stack_pointer) { return handler_return(slot, stack_pointer); });
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
+    if (!pc_is_exact && is_planted(TargetAddr(frame.value[elf::kDwarfPc]))) {
+      elf::UnwindRegisters nobody;
+      nobody.known[elf::kDwarfPc] = nobody.known[elf::kDwarfRsp] = true;
+      nobody.value[elf::kDwarfRsp] = frame.value[elf::kDwarfRsp] + 8;
+      return std::optional(nobody);
+    }
     return undescribed.caller_of(frame, pc_is_exact, inner);
   };
   target.below_outermost = [&](const elf::UnwindRegisters& frame) {
     return undescribed.below_outermost(frame);
   };
   return elf::unwind(registers, target, kFramesMax);
+}
+
+// The beginning of a procedure, put on a stack for its first procedure to return to: nobody called
+// anything there.
+bool Ledger::is_planted(TargetAddr return_address) const {
+  const Module* module = modules_.containing(return_address);
+  if (module == nullptr || cache_.call_block_of(return_address).valid()) return false;
+  const auto range = module->image->unwind_range_at(module->to_link(return_address));
+  return range && range->begin == module->to_link(return_address);
 }
 
 void Ledger::issue(const std::string& scope, const std::string& message, uint64_t amount) {
@@ -205,7 +226,8 @@ void Ledger::close_frames(const elf::BackTrace& trace, uint32_t slot, size_t fir
 void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t index,
                          AbnormalKind kind, const std::string& detail) {
   const elf::Frame& frame = trace.frames[index];
-  if (frame.signal_frame) return;  // where a handler returns to: not entered yet
+  if (frame.signal_frame) return;     // where a handler returns to: not entered yet
+  if (frame.pc.value() == 0) return;  // settled when its thread ended
   if (index > 0 && trace.frames[index - 1].signal_frame) {
     return close_interruption(slot, trace.frames[index - 1].context, frame.pc, kind, detail);
   }
@@ -267,6 +289,11 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   const bool to_restorer = interruptions_.is_restorer(pc);
   registers.value[elf::kDwarfPc] = pc.value() - (at_return_address && !to_restorer ? 1 : 0);
   elf::BackTrace trace = back_trace(registers, slot);
+  if (const elf::BackTrace* open = open_after_switch(position, slot)) {
+    close_frames(elf::BackTrace(*open), slot, 0, kind, detail);
+    interruptions_.forget(slot);
+    return keep_interruptions(slot);
+  }
   // Behind a call or return the first frame is a caller whose call is still open.
   if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
   const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
@@ -275,19 +302,30 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   keep_interruptions(slot);
 }
 
+// The jump out of the stack whose last instruction a thread is about to execute.
+const Ledger::Jump* Ledger::jump_under_way(const Position& position, uint32_t slot) const {
+  const auto it = jumps_.find(slot);
+  if (it == jumps_.end() || position.kind != Position::Kind::kInBlock) return nullptr;
+  const BlockRef ref = position.ref;
+  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  return it->second.unit == ref.unit && position.done + 1 >= count ? &it->second : nullptr;
+}
+
+const elf::BackTrace* Ledger::open_after_switch(const Position& position, uint32_t slot) const {
+  const Jump* jump = jump_under_way(position, slot);
+  return jump != nullptr && jump->open ? &*jump->open : nullptr;
+}
+
 // Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
 // the one that it goes to among them: that one goes on elsewhere than behind its open call.
 size_t Ledger::frames_left_by_jump(const Position& position, uint32_t slot,
                                    const elf::BackTrace& trace) const {
-  auto it = jumps_.find(slot);
-  if (it == jumps_.end() || position.kind != Position::Kind::kInBlock) return 0;
-  const BlockRef ref = position.ref;
-  const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  if (it->second.unit != ref.unit || position.done + 1 < count) return 0;
+  const Jump* jump = jump_under_way(position, slot);
+  if (jump == nullptr) return 0;
   const auto& frames = trace.frames;
   size_t left = 1;
   while (left < frames.size() && frames[left].cfa.value() != 0 &&
-         frames[left].cfa.value() <= it->second.stack_pointer) {
+         frames[left].cfa.value() <= jump->stack_pointer) {
     ++left;
   }
   return std::min(left, frames.size());
@@ -371,59 +409,6 @@ void Ledger::open_thread(const user_regs_struct& regs, uint32_t slot, bool inher
       ++inherited_[{trace.frames[i].pc.value(), slot}];
     }
   }
-}
-
-void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
-  attach_traces_.erase(slot);
-  jumps_.erase(slot);
-  snapshots_[{slot, unit}] = back_trace(registers, slot);
-}
-
-// An exception's handler may begin right behind a call: who returns to it is counted as one that
-// comes back from there.
-void Ledger::land_behind_call(TargetAddr destination) {
-  const BlockRef call = cache_.call_block_of(destination);
-  if (!call.valid() || ends_by_itself(call)) return;
-  enter_unexecuted(call, AbnormalKind::kNonLocalJump, "an exception was caught behind this call");
-}
-
-void Ledger::commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
-                    bool by_return) {
-  snapshot_of_attach(slot, unit);
-  auto it = snapshots_.find({slot, unit});
-  if (it == snapshots_.end()) return;
-  const elf::BackTrace trace = it->second;
-  booker_ = slot;
-  const auto& frames = trace.frames;
-  // A procedure at the very bottom, without call frame information, has nobody to abandon.
-  if (frames.empty() || frames.front().cfa.value() == 0) return;
-  // A return of the procedure in the ordinary way, or a tail call.
-  if (stack_pointer < frames.front().cfa.value() &&
-      frames.front().cfa.value() - stack_pointer <= 16) {
-    return;
-  }
-  if (jump_to_left_stack(trace, slot, stack_pointer)) {
-    jumps_[slot] = {unit, stack_pointer};
-    snapshots_.erase(it);
-    return;
-  }
-  const std::optional<size_t> target = frame_holding(trace, stack_pointer);
-  if (!target) {
-    name_switched_stacks(
-        "the program switches stacks (swapcontext or the like); procedures that are left waiting "
-        "on a stack nobody returns to are off by one");
-    return;
-  }
-  // Back to the caller's call in the ordinary way: a return, not a jump.
-  if (*target == 1 && frames[1].pc == destination) return;
-  if (by_return) land_behind_call(destination);
-  for (size_t i = 1; i <= *target && i < frames.size(); ++i) {
-    close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, "left by longjmp or an exception");
-  }
-  jumps_[slot] = {unit, stack_pointer};
-  // The frames above the target are gone; a second jump from the same entry (an exception that
-  // passes several cleanups) starts from a new snapshot.
-  snapshots_.erase(it);
 }
 
 }  // namespace tally::engine

@@ -28,6 +28,7 @@
 #include "ledger/bookings.h"
 #include "ledger/interruptions.h"
 #include "ledger/ledger_books.h"
+#include "ledger/left_stacks.h"
 #include "profile/model.h"
 #include "tracee/process.h"
 
@@ -92,14 +93,7 @@ class Ledger : public LedgerBooks {
   // A jump that ends block `ref` went to code that the kernel executes itself.
   void leave_to_kernel(uint32_t slot, BlockRef ref);
   // The thread of a slot is gone.
-  void forget(uint32_t slot) {
-    settle_inherited(slot);
-    interruptions_.forget(slot);
-    keep_interruptions(slot);
-    attach_traces_.erase(slot);
-    jumps_.erase(slot);
-    births_.erase(slot);
-  }
+  void forget(uint32_t slot);
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
   void leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to);
@@ -109,9 +103,13 @@ class Ledger : public LedgerBooks {
   // longjmp and exceptions: the stack as it is now, and the jump out of it.
   // Both come from probes of one procedure, `unit`: only its own snapshot says where it was called.
   void snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers);
-  // `by_return`: control goes there by a return.
-  void commit(uint32_t slot, uint32_t unit, uint64_t stack_pointer, TargetAddr destination,
-              bool by_return);
+  // `after`: the registers where it goes to; the pc is 0 if that is not known.  `by_return`:
+  // control goes there by a return.
+  void commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after, bool by_return);
+  // Memory is given back: who waits on stacks there (left_stacks.h) never goes on.
+  void stacks_unmapped(TargetRange range);
+  // Nor does anybody who waits anywhere: the process ends, or is let go.
+  void close_left_stacks(profile::AbnormalKind kind, const std::string& detail);
 
   elf::BackTrace back_trace(const elf::UnwindRegisters& registers, uint32_t slot) const;
 
@@ -131,6 +129,8 @@ class Ledger : public LedgerBooks {
   Bookings take_bookings(uint32_t slot);
   // Stands for the thread with which a forked process began, once the process has ended.
   static constexpr uint32_t kInheritedSlot = UINT32_MAX;
+  // Stands for threads that have ended and have all their bookings.
+  static constexpr uint32_t kEndedSlot = UINT32_MAX - 1;
   bool stacks_were_switched() const { return stacks_switched_; }
 
  private:
@@ -188,8 +188,7 @@ class Ledger : public LedgerBooks {
                                                    uint64_t context) const;
 
   void enter_unexecuted(BlockRef ref, profile::AbnormalKind kind, const char* detail);
-  bool jump_to_left_stack(const elf::BackTrace& trace, uint32_t slot, uint64_t stack_pointer);
-  void inherit_frames(const elf::BackTrace& trace, uint32_t slot);
+  void inherit_frames(const elf::BackTrace& trace, uint32_t slot, size_t first);
   void enter_inherited(TargetAddr return_address, uint64_t times);
   bool is_inherited(TargetAddr return_address) const;
   size_t frames_left_by_jump(const Position& position, uint32_t slot,
@@ -197,10 +196,43 @@ class Ledger : public LedgerBooks {
   void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void land_behind_call(TargetAddr destination);
+  // Stacks that are left and gone back to (ledger_stacks.cpp).
+  struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
+    uint32_t unit = 0;
+    uint64_t stack_pointer = 0;          // where it goes
+    std::optional<elf::BackTrace> open;  // to another stack: whose calls are open there
+  };
+  struct Landing {  // where a jump goes to
+    elf::UnwindRegisters registers;
+    bool by_return = false;
+    uint64_t stack_pointer() const { return registers.value[elf::kDwarfRsp]; }
+    TargetAddr pc() const { return TargetAddr(registers.value[elf::kDwarfPc]); }
+  };
+  const Jump* jump_under_way(const Position& position, uint32_t slot) const;
+  const elf::BackTrace* open_after_switch(const Position& position, uint32_t slot) const;
+  std::optional<uint64_t> bottom_of(uint32_t slot) const;
+  elf::BackTrace back_trace_to(std::optional<uint64_t> bottom,
+                               const elf::UnwindRegisters& registers, uint32_t slot) const;
+  static bool is_below(uint64_t bottom, const elf::UnwindRegisters& frame);
+  bool is_intact(const elf::BackTrace& trace) const;
+  bool is_within_procedure(const elf::BackTrace& trace, size_t target, TargetAddr pc) const;
+  void jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& trace, size_t target,
+                   const Landing& landing);
+  void switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace,
+                    const Landing& landing);
+  void leave_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace);
+  void go_on(uint32_t slot, uint32_t unit, LeftStacks::Found found, const Landing& landing);
+  void begin_stack(uint32_t slot, const elf::BackTrace& there, const Landing& landing);
+  void close_left_stack(const LeftStack& stack, profile::AbnormalKind kind,
+                        const std::string& detail);
+  void move_frames(const elf::BackTrace& trace, size_t first, std::optional<uint32_t> from,
+                   uint32_t to);
+  void note_waiting(LeftStack& stack, uint32_t slot);
   void begin_behind(BlockRef ref);
   bool is_unborn(const Position& position, const user_regs_struct& regs, uint32_t slot) const;
   void take_birth_back(uint32_t slot);
   bool is_complete(const elf::BackTrace& trace) const;
+  bool is_planted(TargetAddr return_address) const;
   bool was_inherited(TargetAddr return_address, uint32_t slot);
 
   CodeCache& cache_;
@@ -218,14 +250,10 @@ class Ledger : public LedgerBooks {
   std::map<std::pair<uint64_t, uint32_t>, uint64_t> inherited_;
   profile::AbnormalKind inherited_kind_ = profile::AbnormalKind::kThreadStart;
   std::map<uint32_t, elf::BackTrace> attach_traces_;  // by slot, until its first snapshot
-  // Of the maker of this process, which began on another stack, until it jumps to this one.
-  std::optional<elf::BackTrace> left_stack_;
-  struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
-    uint32_t unit = 0;
-    uint64_t stack_pointer = 0;  // where it goes
-  };
-  std::map<uint32_t, Jump> jumps_;  // by slot, until the unit is entered again
-  struct Birth {                    // of a thread behind the `syscall` that ends block `at`
+  LeftStacks left_;
+  std::map<uint32_t, uint64_t> stack_begins_;  // by slot: of stacks that threads went to anew
+  std::map<uint32_t, Jump> jumps_;             // by slot, until the unit is entered again
+  struct Birth {  // of a thread behind the `syscall` that ends block `at`
     BlockRef at;
     uint64_t stack_pointer = 0;
     bool inherits_frames = false;

@@ -14,38 +14,30 @@ void Ledger::begin_in_mid_run(const elf::UnwindRegisters& registers, uint32_t sl
                               const Ledger& parent, uint32_t parent_slot,
                               const elf::UnwindRegisters* left, const std::string& detail) {
   booker_ = slot;
-  if (left != nullptr) left_stack_ = parent.back_trace(*left, parent_slot);
+  left_.inherit(parent.left_);
+  if (left != nullptr) {
+    LeftStack makers;
+    makers.trace = parent.back_trace(*left, parent_slot);
+    makers.inherited = true;
+    makers.slots.emplace_back();
+    if (!makers.trace.frames.empty()) left_.add(std::move(makers));
+  } else if (const auto bottom = parent.bottom_of(parent_slot)) {
+    stack_begins_[slot] = *bottom;
+  }
   bottoms_ = parent.bottoms_;
   interruptions_.inherit_from(parent.interruptions_, parent_slot, slot);
   enter_block(at, AbnormalKind::kThreadStart, detail);
   keep_where(slot, at);
   // The calls are known to the parent, whose stack is still the same.
-  inherit_frames(parent.back_trace(registers, parent_slot), slot);
+  const elf::BackTrace trace = parent.back_trace(registers, parent_slot);
+  inherit_frames(trace, slot, 1);
+  attach_traces_[slot] = trace;
 }
 
-// A child that was given a stack of its own jumps to where its parent's was: whoever it had called
-// is left, and what it comes to was open before its time.
-bool Ledger::jump_to_left_stack(const elf::BackTrace& trace, uint32_t slot,
-                                uint64_t stack_pointer) {
-  if (!left_stack_) return false;
-  uint64_t highest = 0;
-  for (const elf::Frame& frame : trace.frames) highest = std::max(highest, frame.cfa.value());
-  if (stack_pointer >= trace.frames.front().cfa.value() && stack_pointer <= highest) return false;
-  const std::optional<size_t> target = frame_holding(*left_stack_, stack_pointer);
-  if (!target) return false;
-  close_frames(trace, slot, 1, AbnormalKind::kNonLocalJump,
-               "left for the stack of before the fork");
-  elf::BackTrace outwards = std::move(*left_stack_);
-  left_stack_.reset();
-  outwards.frames.erase(outwards.frames.begin(),
-                        outwards.frames.begin() + static_cast<ptrdiff_t>(*target));
-  inherit_frames(outwards, slot);
-  return true;
-}
-
-void Ledger::inherit_frames(const elf::BackTrace& trace, uint32_t slot) {
-  for (size_t i = 1; i < trace.frames.size(); ++i) {
-    const bool interrupted = trace.frames[i - 1].signal_frame;
+// Those from frame `first` on.
+void Ledger::inherit_frames(const elf::BackTrace& trace, uint32_t slot, size_t first) {
+  for (size_t i = first; i < trace.frames.size(); ++i) {
+    const bool interrupted = i > 0 && trace.frames[i - 1].signal_frame;
     if (!trace.frames[i].signal_frame && !interrupted)
       ++inherited_[{trace.frames[i].pc.value(), slot}];
   }
@@ -81,7 +73,7 @@ void Ledger::attach_thread(const elf::UnwindRegisters& registers, uint32_t slot,
   booker_ = slot;
   inherited_kind_ = AbnormalKind::kAttach;
   const elf::BackTrace trace = back_trace(registers, slot);
-  inherit_frames(trace, slot);
+  inherit_frames(trace, slot, 1);
   inherit_handlers(trace, slot);
   attach_traces_[slot] = trace;
   if (trace.end != elf::TraceEnd::kOutermost) {

@@ -490,6 +490,51 @@ def other_code_than_the_file():
         report(f"{file}.tally", exact=not said)
 
 
+# ---- coroutines ----------------------------------------------------------------------------------
+COROUTINES = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+static ucontext_t host, guests[5];
+static volatile int turns;
+__attribute__((noinline)) void turn(int id, int depth) {
+  turns++;
+  if (depth > 0) turn(id, depth - 1); else swapcontext(&guests[id], &host);
+  turns--;
+}
+static void body(int id) { for (;;) turn(id, 2); }
+int main(void) {
+  char line[80];
+  for (int i = 0; i < 5; i++) {
+    getcontext(&guests[i]);
+    guests[i].uc_stack.ss_sp = malloc(60000);
+    guests[i].uc_stack.ss_size = 60000;
+    makecontext(&guests[i], (void (*)(void))body, 1, i);
+    if (i < 4) swapcontext(&host, &guests[i]);
+  }
+  while (fgets(line, sizeof line, stdin)) {
+    for (int i = 0; i < 5; i++) swapcontext(&host, &guests[i]);
+    printf("%d\n", turns); fflush(stdout);
+  }
+}
+"""
+
+
+def coroutines():
+    """Those that wait on stacks of their own at the attach go on, and wait at the detach."""
+    flags = ("-fno-optimize-sibling-calls", "-fno-inline")
+    program = start(compile_c("coroutines", COROUTINES, *flags))
+    for times in (0, 1, 4):
+        attached = Attached(program.pid, f"coroutines{times}.tally")
+        answers = [ask(program, "x") for _ in range(times)]
+        said = attached.end()
+        if said or answers != ["15"] * times:
+            complain(f"coroutines: {answers} {said}")
+        report(f"coroutines{times}.tally")
+        if entries(f"coroutines{times}.tally", "turn") != 3 * 5 * times:
+            complain("coroutines: not 3 turns for each of 5")
+
+
 CHURN = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -607,7 +652,7 @@ def speed():
 
 try:
     for test in (counts, blocked, handlers, processes_of_it, unsupported,
-                 other_code_than_the_file, churn, refusals, undone, speed):
+                 other_code_than_the_file, coroutines, churn, refusals, undone, speed):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         begun = time.monotonic()

@@ -1,9 +1,7 @@
-// Claim: swapcontext (coroutines) runs unharmed; frames left waiting on its stacks are named.
+// Claim: swapcontext (coroutines) is counted exactly, the frames left waiting on its stack too.
 // build: gcc,clang O0,O2 pie,nopie static
 // ci: gcc O2 nopie static
-// inexact: stacks
-// unbalanced: __start_context is entered by a return and never left
-// oracle: output
+// oracle: step
 #include <stdio.h>
 #include <ucontext.h>
 

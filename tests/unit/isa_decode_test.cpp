@@ -78,6 +78,9 @@ TEST(Decode, StackPointerLoads) {
   EXPECT_TRUE(loads({0x4c, 0x89, 0xc4}));                  // mov rsp, r8
   EXPECT_TRUE(loads({0x48, 0x89, 0xcc}));                  // mov rsp, rcx
   EXPECT_TRUE(loads({0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0}));   // mov rsp, [rdx+0xa0]
+  EXPECT_TRUE(loads({0x48, 0x87, 0xe6}));                  // xchg rsi, rsp
+  EXPECT_TRUE(loads({0x48, 0x87, 0x27}));                  // xchg [rdi], rsp
+  EXPECT_FALSE(loads({0x4c, 0x87, 0x27}));                 // xchg [rdi], r12
   EXPECT_FALSE(loads({0x48, 0x89, 0xec}));                 // mov rsp, rbp
   EXPECT_FALSE(loads({0x48, 0x89, 0xe5}));                 // mov rbp, rsp
   EXPECT_FALSE(loads({0x4c, 0x8b, 0xa2, 0xa0, 0, 0, 0}));  // mov r12, [rdx+0xa0]

@@ -1,0 +1,329 @@
+// The ledger's part in jumps out of a stack: longjmp, exceptions, and switches to other stacks.
+//
+// A procedure that loads the stack pointer and jumps away (cache/events.h) says who was active when
+// it was entered (`snapshot`), and, with all registers loaded, where it goes (`commit`).  That is
+// one of
+//
+//   farther out on its own stack      the procedures between are left for good (longjmp, an
+//                                     exception)
+//   a stack that was left before      those between where it was left and where it goes on
+//   a stack nobody was on             it begins there: nobody waits on it
+//
+// and unless the first is plain, call frame information from there decides (left_stacks.h).
+#include <algorithm>
+
+#include "ledger/ledger.h"
+
+namespace tally::engine {
+
+using profile::AbnormalKind;
+
+namespace {
+
+constexpr const char* kJumped = "left by longjmp or an exception";
+constexpr const char* kSwitched =
+    "the program switches stacks in a way that Tally cannot follow; procedures that are left "
+    "waiting on a stack nobody returns to are off by one";
+
+}  // namespace
+
+void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& registers) {
+  attach_traces_.erase(slot);
+  jumps_.erase(slot);
+  snapshots_[{slot, unit}] = back_trace(registers, slot);
+}
+
+// An exception's handler may begin right behind a call: who returns to it is counted as one that
+// comes back from there.
+void Ledger::land_behind_call(TargetAddr destination) {
+  const BlockRef call = cache_.call_block_of(destination);
+  if (!call.valid() || ends_by_itself(call)) return;
+  enter_unexecuted(call, AbnormalKind::kNonLocalJump, "an exception was caught behind this call");
+}
+
+void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after,
+                    bool by_return) {
+  snapshot_of_attach(slot, unit);
+  auto it = snapshots_.find({slot, unit});
+  if (it == snapshots_.end()) return;
+  const elf::BackTrace trace = it->second;
+  const Landing landing{after, by_return};
+  booker_ = slot;
+  const auto& frames = trace.frames;
+  // A procedure at the very bottom, without call frame information, has nobody to abandon.
+  if (frames.empty() || (frames.front().cfa.value() == 0 && left_.empty())) return;
+  const uint64_t end = frames.front().cfa.value();
+  const uint64_t stack_pointer = landing.stack_pointer();
+  // A return of the procedure in the ordinary way, or a tail call.
+  if (stack_pointer < end && end - stack_pointer <= 16) return;
+  const bool to_caller = frames.size() > 1 && frames[1].pc == landing.pc();
+  if (by_return && stack_pointer == end && to_caller) return;
+  // The frames that are left are gone; a second jump from the same entry (an exception that passes
+  // several cleanups) starts from a new snapshot.
+  snapshots_.erase(it);
+  if (by_return) {
+    auto left = left_.take_returned_to(stack_pointer, landing.pc(),
+                                       [&](const auto& other) { return is_intact(other); });
+    if (left) {
+      leave_stack(slot, unit, trace);
+      return go_on(slot, unit, std::move(*left), landing);
+    }
+  }
+  const std::optional<size_t> target = frame_holding(trace, stack_pointer);
+  if (target && is_within_procedure(trace, *target, landing.pc())) {
+    return jump_within(slot, unit, trace, *target, landing);
+  }
+  switch_stack(slot, unit, trace, landing);
+}
+
+// Whether the return addresses on a stack are still there.
+bool Ledger::is_intact(const elf::BackTrace& trace) const {
+  const auto& frames = trace.frames;
+  for (size_t i = 1; i < frames.size(); ++i) {
+    if (frames[i].signal_frame || frames[i - 1].signal_frame) continue;
+    uint64_t back = 0;
+    const TargetAddr at = frames[i - 1].cfa - sizeof back;
+    if (!process_.read_memory(at, &back, sizeof back) || back != frames[i].pc.value()) return false;
+  }
+  return true;
+}
+
+// Whether `pc` is in the middle of the procedure of a frame, and nobody has left a stack that is
+// part of that frame.
+bool Ledger::is_within_procedure(const elf::BackTrace& trace, size_t target, TargetAddr pc) const {
+  constexpr uint64_t kOutermostBytes = 4096;
+  if (target == 0 || target >= trace.frames.size()) return false;
+  const elf::Frame& frame = trace.frames[target];
+  const uint64_t begin = trace.frames[target - 1].cfa.value();
+  const uint64_t end = frame.cfa.value() == 0 ? begin + kOutermostBytes : frame.cfa.value();
+  if (left_.any_within(begin, end)) return false;
+  const Module* module = modules_.containing(pc);
+  if (module == nullptr) return false;
+  const auto range = module->image->unwind_range_at(module->to_link(pc));
+  return range && range->begin != module->to_link(pc) && module->mapped.contains(frame.pc - 1) &&
+         range->contains(module->to_link(frame.pc - 1));
+}
+
+// Procedures up to that of frame `target` are left: it goes on elsewhere than behind its open call.
+void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& trace, size_t target,
+                         const Landing& landing) {
+  if (landing.by_return) land_behind_call(landing.pc());
+  for (size_t i = 1; i <= target && i < trace.frames.size(); ++i) {
+    close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, kJumped);
+  }
+  jumps_[slot] = {unit, landing.stack_pointer(), std::nullopt};
+}
+
+// Control goes where the stack pointer alone does not say whose stack it is.
+void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace,
+                          const Landing& landing) {
+  const Module* module = modules_.containing(landing.pc());
+  const std::optional<LinkRange> range =
+      module == nullptr ? std::nullopt
+                        : module->image->unwind_range_at(module->to_link(landing.pc()));
+  const bool described = range.has_value();
+  // Where this stack began says nothing about the others.
+  const elf::BackTrace there = back_trace_to(std::nullopt, landing.registers, slot);
+  for (size_t i = 0; described && i < trace.frames.size(); ++i) {
+    if (!is_same_stack(trace, i, there)) continue;
+    if (i == 0) {  // to another place of its own activation
+      snapshots_[{slot, unit}] = trace;
+      return;
+    }
+    return jump_within(slot, unit, trace, i, landing);
+  }
+  if (auto left = left_.take_shown_by(there)) {
+    leave_stack(slot, unit, trace);
+    return go_on(slot, unit, std::move(*left), landing);
+  }
+  // A new stack's bottom is where control begins; nothing else may say so.  One that somebody was
+  // on before Tally came began farther out.
+  const bool attached = inherited_kind_ == AbnormalKind::kAttach;
+  const bool needs_bottom = !attached && !is_complete(there);
+  const elf::BackTrace first =
+      needs_bottom ? back_trace_to(landing.stack_pointer(), landing.registers, slot) : there;
+  const bool followed = described && is_complete(first);
+  if (const auto target = frame_holding(trace, landing.stack_pointer()); target && !followed) {
+    return jump_within(slot, unit, trace, *target, landing);
+  }
+  if (!followed) name_switched_stacks(kSwitched);
+  leave_stack(slot, unit, trace);
+  begin_stack(slot, first, landing);
+  const bool at_entry = described && range->begin == module->to_link(landing.pc());
+  if (!attached || at_entry) stack_begins_[slot] = landing.stack_pointer();
+  jumps_[slot] = {unit, landing.stack_pointer(), elf::BackTrace()};
+}
+
+// Everybody but the procedure that switches waits.
+void Ledger::leave_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace) {
+  LeftStack stack;
+  stack.trace = trace;
+  stack.unit = unit;
+  stack.bottom = bottom_of(slot);
+  stack.slots = {slot};
+  for (const elf::Frame& frame : trace.frames) {
+    if (!frame.signal_frame) continue;
+    if (auto record = interruptions_.take(slot, frame.context)) {
+      stack.interruptions.push_back(std::move(*record));
+    }
+  }
+  const auto waits = [&](uint32_t of, const elf::BackTrace& snapshot) {
+    return of != unit && !snapshot.frames.empty() &&
+           std::any_of(trace.frames.begin(), trace.frames.end(), [&](const elf::Frame& frame) {
+             return frame.cfa.value() != 0 && frame.cfa == snapshot.frames.front().cfa;
+           });
+  };
+  auto it = snapshots_.lower_bound({slot, 0});
+  while (it != snapshots_.end() && it->first.first == slot) {
+    if (waits(it->first.second, it->second)) stack.snapshots[it->first.second] = it->second;
+    it = snapshots_.erase(it);
+  }
+  keep_interruptions(slot);
+  attach_traces_.erase(slot);
+  stack_begins_.erase(slot);
+  if (trace.frames.front().cfa.value() != 0) left_.add(std::move(stack));
+}
+
+// A stack that was left is gone back to: who waits there from `found.frame` outwards is active
+// again, and who was called from there is left for good.
+void Ledger::go_on(uint32_t slot, uint32_t unit, LeftStacks::Found found, const Landing& landing) {
+  LeftStack& stack = found.stack;
+  const elf::BackTrace& trace = stack.trace;
+  const bool returned =
+      landing.by_return && found.frame > 0 && trace.frames[found.frame].pc == landing.pc();
+  const size_t open = returned ? found.frame : found.frame + 1;
+  for (const Interruption& record : stack.interruptions) interruptions_.push(slot, record);
+  keep_interruptions(slot);
+  if (stack.bottom) stack_begins_[slot] = *stack.bottom;
+  for (auto& [of, snapshot] : stack.snapshots) snapshots_[{slot, of}] = std::move(snapshot);
+  if (found.frame == 0) snapshots_[{slot, stack.unit}] = trace;
+  elf::BackTrace waiting = trace;
+  waiting.frames.erase(
+      waiting.frames.begin(),
+      waiting.frames.begin() + static_cast<ptrdiff_t>(std::min(open, trace.frames.size())));
+  const std::optional<uint32_t> left_by = stack.slots.front();
+  if (stack.inherited) {
+    inherit_frames(trace, slot, open);
+  } else {
+    booker_ = left_by.value_or(kEndedSlot);
+    for (size_t i = 1; i < open && i < trace.frames.size(); ++i) {
+      close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, kJumped);
+    }
+    booker_ = slot;
+    if (left_by != slot) move_frames(trace, open, left_by, slot);
+  }
+  if (landing.by_return && !returned) land_behind_call(landing.pc());
+  jumps_[slot] = {unit, landing.stack_pointer(), std::move(waiting)};
+}
+
+// Nobody has been on this stack.  Callers that are found there all the same were called before
+// Tally came, or their frames were made by the program itself.
+void Ledger::begin_stack(uint32_t slot, const elf::BackTrace& there, const Landing& landing) {
+  const bool attached = inherited_kind_ == AbnormalKind::kAttach;
+  const bool behind_call = landing.by_return && !cache_.is_procedure_entry(landing.pc());
+  if (attached) {
+    inherit_frames(there, slot, 1);
+    if (behind_call) ++inherited_[{landing.pc().value(), slot}];
+  } else {
+    if (landing.by_return) land_behind_call(landing.pc());
+    const bool unknown =
+        std::any_of(there.frames.begin() + (there.frames.empty() ? 0 : 1), there.frames.end(),
+                    [&](const elf::Frame& f) { return cache_.call_block_of(f.pc).valid(); });
+    if (unknown) name_switched_stacks(kSwitched);
+  }
+  attach_traces_[slot] = there;
+}
+
+std::optional<uint64_t> Ledger::bottom_of(uint32_t slot) const {
+  const auto it = stack_begins_.find(slot);
+  return it == stack_begins_.end() ? std::nullopt : std::optional(it->second);
+}
+
+// What lies above the place where a stack began was put there for its first procedure to return to.
+bool Ledger::is_below(uint64_t bottom, const elf::UnwindRegisters& frame) {
+  constexpr uint64_t kPlantedBytesMax = 256;
+  const uint64_t stack_pointer = frame.value[elf::kDwarfRsp];
+  return frame.known[elf::kDwarfRsp] && stack_pointer > bottom &&
+         stack_pointer - bottom <= kPlantedBytesMax;
+}
+
+// For the totals of threads: who waits was called by one thread and goes on in another.
+void Ledger::move_frames(const elf::BackTrace& trace, size_t first, std::optional<uint32_t> from,
+                         uint32_t to) {
+  for (size_t i = std::max<size_t>(first, 1); i < trace.frames.size(); ++i) {
+    if (trace.frames[i].signal_frame) continue;
+    if (trace.frames[i - 1].signal_frame) {
+      stacks_switched_ = true;  // where it was interrupted is not taken apart
+      continue;
+    }
+    const BlockRef call = cache_.call_block_of(trace.frames[i].pc);
+    if (!call.valid() || ends_by_itself(call)) continue;
+    const Unit& unit = cache_.unit(call.unit);
+    if (from) {
+      booker_ = *from;
+      note({BookingKind::kLeft, call.unit, call.block}, 1);
+    }
+    booker_ = to;
+    note({BookingKind::kEntered, call.unit, call.block}, 1);
+    note({BookingKind::kUnexecuted, call.unit, 0},
+         static_cast<int64_t>(unit.procedure.blocks[call.block].insn_count));
+    if (unit.plan.block_counter[call.block] != translate::kNoCounter) {
+      note({BookingKind::kUncounted, call.unit, call.block}, 1);
+    }
+  }
+  booker_ = to;
+}
+
+// The thread that left a stack ends.  As far as it is concerned, nobody there ever goes on.
+void Ledger::note_waiting(LeftStack& stack, uint32_t slot) {
+  auto& frames = stack.trace.frames;
+  for (size_t i = 1; i < frames.size(); ++i) {
+    const BlockRef call = cache_.call_block_of(frames[i].pc);
+    if (call.valid()) {
+      if (!ends_by_itself(call)) note({BookingKind::kLeft, call.unit, call.block}, 1);
+    } else if (was_inherited(frames[i].pc, slot)) {
+      frames[i].pc = TargetAddr();
+    }
+  }
+}
+
+void Ledger::forget(uint32_t slot) {
+  // What signals had interrupted there is taken apart now: nobody else is expected to go on there.
+  for (const LeftStack& stack : left_.take_interrupted(slot)) {
+    close_left_stack(stack, AbnormalKind::kThreadExit, "left waiting by a thread that ended");
+  }
+  booker_ = slot;
+  left_.disown(slot, [&](LeftStack& stack) { note_waiting(stack, slot); });
+  settle_inherited(slot);
+  interruptions_.forget(slot);
+  keep_interruptions(slot);
+  attach_traces_.erase(slot);
+  stack_begins_.erase(slot);
+  jumps_.erase(slot);
+  births_.erase(slot);
+  std::erase_if(snapshots_, [&](const auto& entry) { return entry.first.first == slot; });
+}
+
+void Ledger::close_left_stack(const LeftStack& stack, AbnormalKind kind,
+                              const std::string& detail) {
+  if (stack.inherited) return;  // nobody there was entered, nor is left
+  for (const std::optional<uint32_t>& owner : stack.slots) {
+    const uint32_t slot = owner.value_or(kEndedSlot);
+    booker_ = slot;
+    for (const Interruption& record : stack.interruptions) interruptions_.push(slot, record);
+    close_frames(stack.trace, slot, 1, kind, detail);
+  }
+}
+
+void Ledger::close_left_stacks(AbnormalKind kind, const std::string& detail) {
+  for (const LeftStack& stack : left_.take_all()) close_left_stack(stack, kind, detail);
+}
+
+void Ledger::stacks_unmapped(TargetRange range) {
+  if (left_.empty()) return;
+  for (const LeftStack& stack : left_.take_within(range)) {
+    close_left_stack(stack, AbnormalKind::kOther, "left waiting on a stack that was given back");
+  }
+}
+
+}  // namespace tally::engine
