@@ -12,7 +12,9 @@ A program is one file of tests/programs whose first lines are comments of these 
   // expect: status=3   or   signal=SIGSEGV      (status=0 without it)
   // oracle: step | closed | output              step: every count against the single-stepper
   // count: symbol = 1000                        the instruction at symbol ran that often
-  // needs: avx                                  a flag of /proc/cpuinfo, else skipped
+  // needs: avx                                  a flag of /proc/cpuinfo, else skipped; or `int1`:
+                                                  goes on behind that instruction (not on every
+                                                  virtual machine)
   // also: shared NAME.c                         a shared object built beside it
   // inexact: why                                Tally must name what it does not count
   // unbalanced: why                             flow need not balance (inexact is named as well)
@@ -21,12 +23,14 @@ A program is one file of tests/programs whose first lines are comments of these 
 
 Link modes: nolibc (static, own _start), static (glibc), dynamic.
 """
+import functools
 import hashlib
 import itertools
 import os
 import re
 import shlex
 import subprocess
+import tempfile
 import zlib
 
 COMPILERS = {
@@ -113,7 +117,33 @@ class Program:
         """Features of the processor that it needs and this one lacks."""
         with open("/proc/cpuinfo", encoding="utf-8") as f:
             flags = next((l for l in f if l.startswith("flags")), "").split()
-        return [n for n in self.get("needs").split() if n not in flags]
+        return [n for n in self.get("needs").split()
+                if not (goes_on_behind_int1() if n == "int1" else n in flags)]
+
+
+# Ends with status 1 where the machine comes back to the same `int1` for ever.
+INT1 = r"""
+#include <signal.h>
+#include <unistd.h>
+static volatile int times;
+static void handler(int number) { if (++times > 1) _exit(number == SIGTRAP); }
+int main(void) {
+  signal(SIGTRAP, handler);
+  __asm__ volatile("nop\n .byte 0xf1\n nop" ::: "memory");
+  return times != 1;
+}
+"""
+
+
+@functools.cache
+def goes_on_behind_int1():
+    """Whether this machine does, natively."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = os.path.join(folder, "int1.c"), os.path.join(folder, "int1")
+        with open(source, "w", encoding="utf-8") as f:
+            f.write(INT1)
+        subprocess.run(["gcc", "-O1", source, "-o", program], check=True)
+        return subprocess.run([program], timeout=60).returncode == 0
 
 
 def sources_digest(program):

@@ -1,5 +1,6 @@
 // Claim: `int1` raises SIGTRAP behind itself, without a cause that would tell it from the end of a
 // single step; its handler runs each time.
+// needs: int1
 // build: gcc,clang O0,O2 pie,nopie static,dynamic
 // ci: gcc O2 pie dynamic; clang O0 nopie static
 // oracle: closed
