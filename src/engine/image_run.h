@@ -116,7 +116,7 @@ class ImageRun {
 
   // The process of this image has ended or become another: the counts, once the service thread
   // knows this image no more.
-  void collect(profile::Profile& profile);
+  void collect(profile::Profile& result);
 
   // Its file, if there is one; nobody else needs it once the profile is there.
   std::unique_ptr<KeptRun> take_kept() { return std::move(kept_); }
@@ -158,8 +158,8 @@ class ImageRun {
   Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent, pid_t maker,
                   uint32_t parent_slot);
   void areas_by_mailbox();
-  void solve(profile::Profile& profile);
-  void name_nothing_counted(profile::Profile& profile);
+  void solve(profile::Profile& result);
+  void name_nothing_counted(profile::Profile& result);
   void end(double cpu_seconds);
   void expect_end();
   void name_vanished(pid_t tid);

@@ -445,7 +445,7 @@ uint64_t clone_flags(const tracee::Process& process, const Event& event) {
 
 Event Session::first_stop_of(pid_t tid) {
   if (auto it = early_.find(tid); it != early_.end()) {
-    const Event first = it->second;
+    Event first = it->second;
     early_.erase(it);
     return first;
   }

@@ -376,7 +376,7 @@ Result<int64_t> Signals::call_in(pid_t tid, long number, const std::array<uint64
   const uint64_t mask = process_.signal_mask(tid);
   process_.set_signal_mask(tid, ~0ull);
   const TargetAddr insn(region_.areas().front().gateway.monitor_syscall.value());
-  const auto result = process_.remote_syscall(tid, insn, number, arguments);
+  auto result = process_.remote_syscall(tid, insn, number, arguments);
   process_.set_signal_mask(tid, mask);
   return result;
 }

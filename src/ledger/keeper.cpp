@@ -30,6 +30,7 @@ std::vector<std::string> kept_files(const std::string& path) {
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> result;
+  result.reserve(found.size());
   for (auto& [number, name] : found) result.push_back(std::move(name));
   return result;
 }

@@ -285,7 +285,7 @@ Status Writer::State::fill() {
       static_cast<ssize_t>(head.size())) {
     return make_error("what was written cannot be read");
   }
-  const Status filled = fill_database(*file, runs);
+  Status filled = fill_database(*file, runs);
   if (filled) return filled;
   const bool restored = ::ftruncate(file->descriptor(), size) == 0 &&
                         ::pwrite(file->descriptor(), head.data(), head.size(), 0) ==

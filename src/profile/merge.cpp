@@ -37,9 +37,11 @@ void add_free_facts(Run& sum, const Run& run) {
     const bool whole = error == std::errc() && end == text.data() + text.size();
     return whole ? std::optional(value) : std::nullopt;
   };
-  for (const auto& [name, value] : run.more) {
+  for (const auto& fact : run.more) {
+    const std::string& name = fact.first;
+    const std::string& value = fact.second;
     const auto known = std::find_if(sum.more.begin(), sum.more.end(),
-                                    [&](const auto& fact) { return fact.first == name; });
+                                    [&](const auto& other) { return other.first == name; });
     if (known == sum.more.end()) {
       sum.more.emplace_back(name, value);
       continue;
