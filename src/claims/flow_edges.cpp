@@ -254,7 +254,8 @@ class Checker {
       return;
     }
     if (node.landing_pad) pads_.judge(place);
-    const bool may_lose = leaves_unseen || ending.calls || may_not_come_back(ending.insn.flow);
+    const bool may_lose = leaves_unseen || ending.calls || may_not_come_back(ending.insn.flow) ||
+                          pads_.others_throw(place.module);
     const bool arrives_unseen = node.landing_pad || entered_from_elsewhere(place) ||
                                 (ending.calls && !pads_.known(place.module));
     const bool twice = twice_in_.contains(place);

@@ -27,6 +27,7 @@ LandingPads::LandingPads(Inspection& inspection) : inspection_(inspection) {
       Pad& pad = pads_[place];
       pad.covered.push_back(site.covered);
       pad.procedure = {module, site.procedure.begin};
+      if (!look_into(module, site.covered, pad)) other_throwers_.insert(module);
     }
   }
 }
@@ -100,16 +101,20 @@ void LandingPads::add_block(const Place& begin, const std::vector<CallMade>& cal
   lose(begin.module, between, before ? std::optional(*before - left) : std::nullopt);
 }
 
-bool LandingPads::covers_a_call(const Place& place, const Pad& pad) {
-  return std::ranges::any_of(pad.covered, [&](const LinkRange& covered) {
-    for (Place at{place.module, covered.begin}; at.address < covered.end;) {
-      const isa::Insn insn = inspection_.code.insn_at(at);
-      if (insn.size == 0) return false;
-      if (is_call(insn)) return true;
-      at.address += insn.size;
-    }
-    return false;
-  });
+bool LandingPads::look_into(uint32_t module, LinkRange covered, Pad& pad) {
+  bool call = true;
+  for (Place at{module, covered.begin}; at.address < covered.end;) {
+    const isa::Insn insn = inspection_.code.insn_at(at);
+    if (insn.size == 0) return true;
+    call = is_call(insn);
+    (call ? pad.calls : pad.more) = true;
+    at.address += insn.size;
+  }
+  return call;
+}
+
+bool LandingPads::only_from_calls(const Place& place, const Pad& pad) const {
+  return pad.calls && !(pad.more && other_throwers_.contains(place.module));
 }
 
 // What leaves a pad or calls from there, and came by no edge.
@@ -123,7 +128,7 @@ Wide LandingPads::arrivals(const Place& place) const {
 void LandingPads::check_pad(const Place& place, const Pad& pad) {
   const Wide arrived = arrivals(place);
   if (arrived == 0) return;
-  if (pad.lost.unknown || !covers_a_call(place, pad)) {
+  if (pad.lost.unknown || !only_from_calls(place, pad)) {
     ++inspection_.report.open;
     return;
   }
@@ -152,7 +157,7 @@ void LandingPads::check_procedures() {
     Sum& sum = sums[pad.procedure];
     if (sum.pads++ == 0 || arrived > arrivals(sum.most)) sum.most = place;
     sum.arrived += arrived;
-    sum.known = sum.known && covers_a_call(place, pad);
+    sum.known = sum.known && only_from_calls(place, pad);
   }
   for (const auto& [procedure, sum] : sums) {
     const Lost& lost = procedures_[procedure];

@@ -20,8 +20,10 @@
 // That what was lost has to land somewhere is not an equation: exit, longjmp and exceptions that
 // nobody here catches leave the procedure for good.
 //
-// Not handled: exceptions from instructions that are no calls (-fnon-call-exceptions); a pad none
-// of whose covered code holds a call is taken to be of that kind and left open.
+// Exceptions from instructions that are no calls (-fnon-call-exceptions: a load or a division that
+// faults, and whose signal's handler throws) have no counts.  Compilers let a covered stretch end
+// behind a call unless they mean such an instruction; where any stretch of a module ends otherwise,
+// pads that cover more than calls are left open there, and the report says how many are.
 #pragma once
 
 #include <map>
@@ -48,6 +50,8 @@ class LandingPads {
   const std::set<Place>& places() const { return places_; }
   // All of the module's pads are known.
   bool known(uint32_t module) const;
+  // Any load or division in the module may throw, so that its block is left there.
+  bool others_throw(uint32_t module) const { return other_throwers_.contains(module); }
 
   // A block with its calls in their order; nullopt: how often it was entered or left is unknown.
   void add_block(const Place& begin, const std::vector<CallMade>& calls, std::optional<Wide> in,
@@ -68,6 +72,8 @@ class LandingPads {
     std::vector<LinkRange> covered = {};
     Place procedure = {};
     Lost lost = {};
+    bool calls = false;  // covers calls
+    bool more = false;   // ... and other instructions
   };
 
   // The pad of a call; nullptr: what it throws is passed on, or it throws nothing.
@@ -77,13 +83,18 @@ class LandingPads {
   bool scan_leaf(const Place& procedure);
   void lose(uint32_t module, const std::vector<const CallMade*>& calls,
             const std::optional<Wide>& lost);
-  bool covers_a_call(const Place& place, const Pad& pad);
+  // Notes what the stretch holds; true: it ends behind a call, or cannot be read.
+  bool look_into(uint32_t module, LinkRange covered, Pad& pad);
+  // Exceptions come to it from nothing but calls.
+  bool only_from_calls(const Place& place, const Pad& pad) const;
   Wide arrivals(const Place& place) const;
   void check_pad(const Place& place, const Pad& pad);
   void check_procedures();
 
   Inspection& inspection_;
   std::set<Place> places_;
+  std::set<uint32_t>
+      other_throwers_;  // modules with exceptions from instructions that are no calls
   std::set<Place> judged_;
   std::map<Place, bool> leaves_;
   std::set<Place> wrong_;  // procedures with a pad that was found wrong

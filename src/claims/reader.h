@@ -91,7 +91,8 @@ inline bool add(uint64_t& sum, uint64_t count) {
 
 // The program a profile without modules is of: opened, and entered as module 0.
 Result<std::shared_ptr<elf::Image>> open_program(const Source& source, Claims& claims);
-// Makes `path` absolute without looking at the file system's links.
+// The path as the kernel names the file once it is mapped: absolute, links followed (/bin/sh is
+// /usr/bin/dash).  A file that is not there keeps the name it has.
 std::string absolute(const std::string& path);
 
 }  // namespace tally::claims

@@ -127,6 +127,8 @@ Result<uint64_t> Lines::hex(std::string_view text, std::string_view what) const 
 
 std::string absolute(const std::string& path) {
   std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  if (!error) return real.string();
   const auto result = std::filesystem::absolute(path, error);
   return error ? path : result.lexically_normal().string();
 }

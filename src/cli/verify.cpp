@@ -2,16 +2,19 @@
 #include "cli/verify.h"
 
 #include <signal.h>
-#include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "claims/read.h"
 #include "cli/time_option.h"
@@ -74,9 +77,34 @@ class Scratch {
   std::string path_;
 };
 
+// What our child does not want to know: it gets what we get (a terminal sends ^C to both, `kill`
+// only to us), and when it stays all the same, it has to go.
+void end_translation(pid_t pid, int asked) {
+  constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGKILL};
+  kill(pid, kSignals[std::min<size_t>(static_cast<size_t>(asked), kSignals.size() - 1)]);
+}
+
+// Waits for the child; on ^C asks it to end, and every two seconds more firmly.
+int wait_for_translation(pid_t pid) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kPatience = std::chrono::seconds(2);
+  std::optional<Clock::time_point> last;
+  int asked = 0;
+  int status = 0;
+  while (waitpid(pid, &status, WNOHANG) == 0) {
+    if (interrupted.load() && (!last || Clock::now() - *last > kPatience)) {
+      end_translation(pid, asked++);
+      last = Clock::now();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return status;
+}
+
 // Our own engine, as a child: `tally profile` with the same command.
 Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
-                              const std::string& children, verify::Outcome& outcome) {
+                              const std::string& children, const verify::Variation& variation,
+                              verify::Outcome& outcome) {
   std::vector<std::string> line = {"/proc/self/exe",         "profile", "-o", file,
                                    "--children=" + children, "--"};
   line.insert(line.end(), command.begin(), command.end());
@@ -84,24 +112,37 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
   arguments.reserve(line.size() + 1);
   for (std::string& a : line) arguments.push_back(a.data());
   arguments.push_back(nullptr);
+  unlink(file.c_str());  // of a run before: it must not be taken for this one's
   const auto began = std::chrono::steady_clock::now();
   const pid_t pid = fork();
   if (pid < 0) return make_error("cannot fork");
   if (pid == 0) {
-    const int before = personality(0xffffffff);
-    if (before >= 0) personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    const verify::Randomization randomization(variation.addresses);
     execv(arguments[0], arguments.data());
     _exit(125);
   }
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_translation(pid);
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   outcome.exited = WIFEXITED(status);
   outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (interrupted.load()) {
+    outcome.complete = false;
+    outcome.why_incomplete = "interrupted";
+  }
   if (access(file.c_str(), R_OK) != 0) return make_error("the translated run left no profile");
   return file;
+}
+
+// Said before the program runs, which may take long.
+Status check_output(const Options& options) {
+  if (options.output.empty()) return Ok{};
+  const bool exists = access(options.output.c_str(), F_OK) == 0;
+  const std::string folder = std::filesystem::path(options.output).parent_path();
+  const std::string& asked = exists ? options.output : folder.empty() ? "." : folder;
+  if (access(asked.c_str(), W_OK) == 0) return Ok{};
+  return make_error("{}: cannot be written", options.output);
 }
 
 Status write_report(const Options& options, const std::string& text) {
@@ -142,6 +183,11 @@ Status run(const Options& options, const std::vector<std::string>& command,
   if (command.empty()) {
     return make_error(ErrorKind::kUsage, "verify what? tally verify --profile=FILE -- PROG ARGS");
   }
+  if (options.engine == "translate" && !options.budget.empty()) {
+    return make_error(ErrorKind::kUsage,
+                      "--budget goes with --engine=trap; translation counts everything or nothing");
+  }
+  TRY(check_output(options));
   claims::ReadOptions read;
   if (!options.profile_format.empty()) read.form = claims::form_named(options.profile_format);
   read.run = options.run;
@@ -169,12 +215,14 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify_options.run = options.run;
   read_progress(claims, verify_options.watch);
   const bool own = claims.form == claims::Form::kTally;
-  const bool trap = options.engine.empty() ? own : options.engine == "trap";
+  // Only traps can be taken out again, so that a budget chooses them.
+  const bool trap =
+      options.engine.empty() ? own || !options.budget.empty() : options.engine == "trap";
   verify_options.engine = trap ? verify::Engine::kTrap : verify::Engine::kTranslate;
   const Scratch scratch;
   if (!trap && !scratch.ok()) return make_error("cannot make a folder for the run in TMPDIR");
-  verify_options.translate = [&](verify::Outcome& ended) {
-    return translate(scratch.file(), command, options.children, ended);
+  verify_options.translate = [&](const verify::Variation& variation, verify::Outcome& ended) {
+    return translate(scratch.file(), command, options.children, variation, ended);
   };
   watch_for_interrupt();
   TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
@@ -205,8 +253,8 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       ->check(CLI::IsMember({"trap", "translate"}));
   sub->add_option(
       "--budget", options->budget,
-      "With --engine=trap: how long it may take (60s, 5m): for half of it everything is "
-      "followed, then only what is cold; says which fraction was verified");
+      "How long it may take (60s, 5m), by traps: for half of it everything is followed, then only "
+      "what is cold; says which fraction was verified");
   sub->add_option("--overlap-min", options->overlap_min,
                   "What two distributions of samples must have in common")
       ->check(CLI::Range(0.0, 1.0))
@@ -222,7 +270,7 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       ->capture_default_str();
   sub->add_option("--top", options->top, "How many findings to list")->capture_default_str();
   sub->add_flag("--once", options->once,
-                "Never run the program a second time (which tells what differs by itself)");
+                "Never run the program again (which tells what differs by itself, or elsewhere)");
   sub->add_option("--runs", options->runs,
                   "How often a program with threads is run, at most, until a count that differs is "
                   "called wrong")
@@ -231,7 +279,7 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   sub->add_flag("--no-ahead", options->no_ahead,
                 "Let the processor execute everything but branches");
   sub->footer(
-      "Exit status: 0 verified, 1 wrong or not done, 2 usage, 125 Tally failed.\n"
+      "Exit status: 0 verified, 1 wrong, not verified or not done, 2 usage, 125 Tally failed.\n"
       "Examples:\n"
       "  tally verify --profile=gzip.tally -- gzip -9 -c big.txt > /dev/null\n"
       "  tally verify --profile=gzip.tally --budget=60s -o verdict.txt -- gzip -9 -c big.txt\n"

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 #include <limits.h>
+#include <sys/personality.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 
 #include "profile/digest.h"
 #include "tracee/proc_files.h"
@@ -24,6 +26,29 @@ std::vector<std::string> command_line_of(const std::string& text) {
   return words;
 }
 
+// What decides where the process' memory lies.
+bool addresses_are_random(const std::string& proc) {
+  const std::string system = tracee::contents_of("/proc/sys/kernel/randomize_va_space");
+  const std::string own = tracee::contents_of(proc + "personality");
+  const bool switched_off = (strtoul(own.c_str(), nullptr, 16) & ADDR_NO_RANDOMIZE) != 0;
+  return !switched_off && !system.starts_with('0');
+}
+
+// Facts with which `tally verify` can make the surroundings alike again.  Of the variables only
+// those are kept that shells set by themselves: all others are the user's own, and may be secrets.
+void describe_surroundings(const std::string& proc, const std::string& variables,
+                           profile::Run& run) {
+  run.more.emplace_back("address_randomization", addresses_are_random(proc) ? "on" : "off");
+  for (const std::string& variable : command_line_of(variables)) {
+    const size_t equals = variable.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = variable.substr(0, equals);
+    if (name == "_" || name == "OLDPWD" || name == "SHLVL") {
+      run.more.emplace_back("variable_" + name, variable);
+    }
+  }
+}
+
 }  // namespace
 
 void describe_process(const tracee::Process& process, profile::Run& run) {
@@ -31,7 +56,9 @@ void describe_process(const tracee::Process& process, profile::Run& run) {
   run.pid = static_cast<uint32_t>(process.pid());
   run.program = process.executable_path();
   run.command_line = command_line_of(tracee::contents_of(proc + "cmdline"));
-  run.environment_digest = profile::environment_digest(tracee::contents_of(proc + "environ"));
+  const std::string variables = tracee::contents_of(proc + "environ");
+  run.environment_digest = profile::environment_digest(variables);
+  describe_surroundings(proc, variables, run);
   char folder[PATH_MAX];
   const ssize_t length = readlink((proc + "cwd").c_str(), folder, sizeof folder);
   if (length > 0) run.working_directory.assign(folder, static_cast<size_t>(length));

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string_view>
 
@@ -354,8 +355,27 @@ Reader::~Reader() = default;
 
 namespace {
 
+// SQLite's header says how long the file is; what was cut in its middle is shorter.
+std::string said_of_length(const std::string& path) {
+  std::array<uint8_t, 100> header{};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(reinterpret_cast<char*>(header.data()), header.size())) return {};
+  const auto number = [&](size_t at, size_t size) {
+    uint64_t value = 0;
+    for (size_t i = at; i < at + size; ++i) value = value << 8 | header[i];
+    return value;
+  };
+  constexpr uint64_t kLargestPage = 65536;  // which is written as 1
+  const uint64_t page = number(16, 2) == 1 ? kLargestPage : number(16, 2);
+  const uint64_t whole = page * number(28, 4);
+  std::error_code unknown;
+  const uintmax_t size = std::filesystem::file_size(path, unknown);
+  if (unknown || size >= whole) return {};
+  return fmt::format("it was cut short, {} of {} bytes are there: ", size, whole);
+}
+
 Error cannot_read(const std::string& path, const Error& error) {
-  return make_error("cannot read '{}': {}", path, error.message);
+  return make_error("cannot read '{}': {}{}", path, said_of_length(path), error.message);
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ void Watcher::note_maps(Thread& t) {
   if (!t.space->read(at, path.data(), path.size() - 1)) return;
   const std::string_view name(path.data());
   if (!name.starts_with("/proc/") || !name.ends_with("/maps")) return;
+  outcome_.reads_mappings = true;
   const std::string note = "the program reads " + std::string(name) +
                            ", which under `tally profile` shows Tally's memory as well";
   auto& notes = outcome_.notes;

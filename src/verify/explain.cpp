@@ -16,8 +16,7 @@
 #include <thread>
 #include <tuple>
 
-#include "profile/digest.h"
-#include "profile/file.h"
+#include "verify/clocks.h"
 #include "verify/scheduling.h"
 
 namespace tally::verify {
@@ -160,28 +159,90 @@ class Load {
   std::vector<std::thread> threads_;
 };
 
+bool is_interrupted(const VerifyOptions& options) {
+  return options.watch.interrupted != nullptr && options.watch.interrupted->load();
+}
+
+// It would be held against the profile, and a run may say something else.
+bool accuses(const Finding& f) {
+  const bool missing = f.kind == FindingKind::kMissingEdge || f.kind == FindingKind::kMissingBlock;
+  return is_of_counts(f) &&
+         (f.reason == Reason::kWrong || (missing && f.reason == Reason::kStructure));
+}
+
 bool any_wrong(const Judgement& judgement) {
-  return std::any_of(judgement.findings.begin(), judgement.findings.end(), [](const Finding& f) {
-    return f.reason == Reason::kWrong && is_of_counts(f);
-  });
+  return std::any_of(judgement.findings.begin(), judgement.findings.end(), accuses);
+}
+
+bool is_generated(const Finding& f) {
+  return f.module == kGenerated;
+}
+
+// What a run in other surroundings counted.
+void compare_elsewhere(const Verdict& another, const Variation& variation, Judgement& judgement) {
+  std::map<Key, uint64_t> counted;
+  for (const Finding& f : another.judgement.findings) counted[key_of(f)] = f.counted;
+  std::set<std::pair<std::string, LinkAddr>> dependent;
+  for (Finding& f : judgement.findings) {
+    if (!accuses(f)) continue;
+    const auto it = counted.find(key_of(f));
+    const uint64_t other = it == counted.end() ? f.claimed : it->second;
+    if (other == f.counted && !(variation.addresses && is_generated(f))) continue;
+    f.reason = Reason::kEnvironment;
+    f.evidence = is_generated(f) ? "code made at run time lies elsewhere in other surroundings"
+                                 : fmt::format("a run with {} counts {}", variation.words(), other);
+    if (f.procedure != LinkAddr()) dependent.insert({f.module, f.procedure});
+  }
+  for (Finding& f : judgement.findings) {
+    if (!accuses(f)) continue;
+    if (!dependent.contains({f.module, f.procedure})) continue;
+    f.reason = Reason::kEnvironment;
+    f.evidence = fmt::format("with {} other counts of its procedure change", variation.words());
+  }
+}
+
+// As long as any count would be called wrong: is it right elsewhere?
+void run_elsewhere(const VerifyOptions& options, const StandardInput& input,
+                   const Surroundings& surroundings, const AnotherRun& again, Verdict& verdict) {
+  Variation variation = surroundings.unlike();
+  // Whoever counts inside the program maps memory of its own, which such a program sees.
+  variation.mappings = verdict.outcome.reads_mappings;
+  constexpr size_t kAttemptsMax = 3;  // each has addresses of its own
+  for (size_t attempt = 1; attempt <= kAttemptsMax; ++attempt) {
+    if (!variation.any() || !any_wrong(verdict.judgement) || is_interrupted(options)) return;
+    input.rewind();
+    const Elsewhere elsewhere;
+    if (!elsewhere.ok()) return;
+    const OneVariableMore variable(variation.variables, attempt);
+    variation.attempt = attempt;
+    const Result<Verdict> another = again(variation);
+    if (!another || !another->outcome.complete) {
+      verdict.judgement.remarks.push_back(
+          fmt::format("a run with {} is not compared: {}", variation.words(),
+                      another ? another->outcome.why_incomplete : another.error().message));
+      return;
+    }
+    compare_elsewhere(*another, variation, verdict.judgement);
+  }
 }
 
 // Runs the program again, with threads as often as it takes, every other time under load.  Returns
 // why it could not.
 std::string run_again(const VerifyOptions& options, const StandardInput& input,
-                      const std::function<Result<Verdict>()>& again, Verdict& verdict) {
+                      const AnotherRun& again, Verdict& verdict) {
   if (!options.second_run) return "it was not wanted";
   if (!input.usable()) return "its input cannot be read twice";
-  const bool threads = verdict.truth != nullptr && !verdict.outcome.cold_only;
+  const bool threads = verdict.outcome.threads > 1 && !verdict.outcome.cold_only;
   const size_t runs_max = threads ? std::max(2U, options.runs_with_threads) : 2;
   for (size_t runs = 2; runs <= runs_max; ++runs) {
     if (runs > 2 && !any_wrong(verdict.judgement)) break;
+    if (is_interrupted(options)) return runs == 2 ? "interrupted" : "";
     input.rewind();
     const Elsewhere elsewhere;
     if (!elsewhere.ok()) return "its output would be seen twice; send it to a file";
     std::optional<Load> load;
     if (runs > 2 && runs % 2 == 1) load.emplace();
-    const Result<Verdict> another = again();
+    const Result<Verdict> another = again({});
     if (!another || !another->outcome.complete) {
       const std::string why = another ? "another run was not complete" : another.error().message;
       if (runs == 2) return why;
@@ -196,17 +257,30 @@ std::string run_again(const VerifyOptions& options, const StandardInput& input,
 
 // What several runs counted alike by chance.
 void settle_threads(Verdict& verdict) {
-  if (verdict.truth == nullptr) return;
+  if (verdict.truth == nullptr || verdict.outcome.threads < 2) return;
   const Scheduling scheduling(*verdict.truth, verdict.judgement);
   for (Finding& f : verdict.judgement.findings) {
-    if (f.reason != Reason::kWrong || !is_of_counts(f)) continue;
+    if (!accuses(f)) continue;
     const std::string why = scheduling.why(f);
+    if (why.empty() && f.reason == Reason::kStructure) continue;
     if (why.empty()) {
       f.evidence += ", and nothing that was executed in its procedure looks at other threads";
       continue;
     }
     f.reason = Reason::kScheduling;
-    f.evidence += ", but " + why;
+    f.evidence += (f.evidence.empty() ? "the runs agree, but " : ", but ") + why;
+  }
+}
+
+void settle_clocks(Verdict& verdict) {
+  if (verdict.truth == nullptr || !any_wrong(verdict.judgement)) return;
+  const Clocks clocks(*verdict.truth);
+  for (Finding& f : verdict.judgement.findings) {
+    if (!accuses(f)) continue;
+    const std::string why = clocks.why(f);
+    if (why.empty()) continue;
+    f.reason = Reason::kNondeterministic;
+    f.evidence += (f.evidence.empty() ? "the runs agree, but " : ", but ") + why;
   }
 }
 
@@ -216,16 +290,6 @@ void set_unexplained(Judgement& judgement, const std::string& why) {
     f.reason = Reason::kUnexplained;
     f.evidence = "one run only: " + why;
   }
-}
-
-// As /proc/PID/environ of the program will read.
-std::string own_environment() {
-  std::string text;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    text += *variable;
-    text += '\0';
-  }
-  return text;
 }
 
 }  // namespace
@@ -245,31 +309,8 @@ void StandardInput::rewind() const {
   if (offset_ >= 0) lseek(0, offset_, SEEK_SET);
 }
 
-std::string environment_difference(const claims::Claims& claims,
-                                   const std::vector<std::string>& command) {
-  if (claims.form == claims::Form::kCallgrind) {
-    return "valgrind adds variables to the environment, preloads an object and simulates another "
-           "processor";
-  }
-  if (claims.form != claims::Form::kTally) return "";
-  auto reader = profile::Reader::open(claims.file);
-  if (!reader || reader->runs().empty()) return "";
-  const profile::Run& run = reader->runs().front();
-  std::string said;
-  const auto add = [&](const std::string& words) { said += (said.empty() ? "" : "; ") + words; };
-  if (run.environment_digest != profile::environment_digest(own_environment())) {
-    add("the environment variables are others");
-  }
-  if (run.command_line != command) add("the command line is another");
-  std::array<char, 4096> folder{};
-  if (getcwd(folder.data(), folder.size()) != nullptr && run.working_directory != folder.data()) {
-    add(fmt::format("the working directory was {}", run.working_directory));
-  }
-  return said;
-}
-
 void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
-             const std::function<Result<Verdict>()>& again, Verdict& verdict) {
+             const Surroundings& surroundings, const AnotherRun& again, Verdict& verdict) {
   Judgement& judgement = verdict.judgement;
   if (judgement.findings.empty()) return;
   for (Finding& f : judgement.findings) {
@@ -280,7 +321,8 @@ void explain(const claims::Claims& claims, const VerifyOptions& options, const S
   if (!why_not.empty()) {
     judgement.remarks.push_back("no second run to tell what differs by itself: " + why_not);
   }
-  const std::string environment = environment_difference(claims, options.watch.command);
+  if (why_not.empty()) run_elsewhere(options, input, surroundings, again, verdict);
+  const std::string& environment = surroundings.difference();
   for (Finding& f : judgement.findings) {
     if (f.reason != Reason::kWrong) continue;
     if (profiler_writes(claims.form) && f.claimed > f.counted && is_output(f.name)) {
@@ -292,6 +334,7 @@ void explain(const claims::Claims& claims, const VerifyOptions& options, const S
     }
   }
   if (why_not.empty()) {
+    settle_clocks(verdict);
     settle_threads(verdict);
   } else {
     set_unexplained(judgement, why_not);

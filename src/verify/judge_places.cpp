@@ -476,6 +476,7 @@ void judge(const claims::Claims& claims, const Truth& truth, double overlap_min,
     judge_shares(claims, truth, overlap_min, judgement);
   } else {
     PlaceJudge(claims, truth, complete, judgement).run();
+    judge_missing(claims, truth, judgement);
   }
 }
 

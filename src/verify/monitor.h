@@ -80,7 +80,10 @@ struct WatchOptions {
   bool follow_children = true;
   bool ahead = true;       // emulate plain blocks as a whole
   bool deny_rseq = false;  // answer rseq() with ENOSYS, as `tally profile` does
-  double seconds_max = 0;  // then the program is ended; 0: never
+  // Instead of surroundings that are alike each time (surroundings.h).
+  bool randomize = false;      // addresses
+  unsigned more_mappings = 0;  // of memory that nobody uses
+  double seconds_max = 0;      // then the program is ended; 0: never
   // After half of that many seconds only cold blocks are watched, each for itself (cold.cpp): those
   // that `choose_cold` names, given how many stops may still be made.  0: no budget.
   double budget_seconds = 0;
@@ -111,6 +114,7 @@ struct Outcome {
   bool cold_only = false;        // from some time on
   double followed_seconds = 0;   // before that
   std::vector<BlockId> watched;  // cold blocks that were watched to the end
+  bool reads_mappings = false;   // the program opened /proc/self/maps or the like
   uint64_t lost = 0;             // times control was found where no step led
   std::string first_lost;
   std::vector<std::string> notes;  // for people: what was done otherwise than usual
@@ -119,8 +123,8 @@ struct Outcome {
   }
 };
 
-// Runs the program and tells `checkers`.  `code` may know blocks already (a profile's).  Address
-// randomization is off in the program, whatever it is here.
+// Runs the program and tells `checkers`.  `code` may know blocks already (a profile's).  Unless
+// asked for, address randomization is off in the program, whatever it is here.
 Result<Outcome> watch(const WatchOptions& options, Code& code,
                       const std::vector<Checker*>& checkers);
 

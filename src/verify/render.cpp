@@ -1,6 +1,7 @@
 // Verdicts as text and as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -40,6 +41,24 @@ std::string text_of(const Finding& f) {
   if (!f.record.empty()) out += fmt::format("; {}", f.record);
   if (!f.evidence.empty()) out += fmt::format("; {}", f.evidence);
   return out + "\n";
+}
+
+// What is said of the profile as a whole.
+std::string verdict_of(const Verdict& v) {
+  if (v.verified) return "verified";
+  if (!v.outcome.complete) return "not done";
+  const auto accuses = [](const Finding& f) {
+    return f.reason == Reason::kWrong || f.reason == Reason::kStructure ||
+           f.reason == Reason::kOwnOutput;
+  };
+  return std::ranges::any_of(v.judgement.findings, accuses) ? "WRONG" : "not verified";
+}
+
+// Beside "not verified": nobody has to look for a fault of the profile.
+std::string comment_on(const std::string& verdict, const Verdict& v) {
+  if (verdict != "not verified") return {};
+  if (v.judgement.findings.empty()) return ", as control was lost";
+  return fmt::format("; no count is known to be wrong, {} differ", v.judgement.findings.size());
 }
 
 double per(double a, uint64_t b) {
@@ -98,10 +117,8 @@ nlohmann::json json_of(const Finding& f) {
 
 std::string render_text(const claims::Claims& claims, const Verdict& v, size_t listed_max) {
   const Judgement& j = v.judgement;
-  std::string out = fmt::format("{}: {}\n", claims.file,
-                                v.verified           ? "verified"
-                                : v.outcome.complete ? "WRONG"
-                                                     : "not done");
+  const std::string verdict = verdict_of(v);
+  std::string out = fmt::format("{}: {}{}\n", claims.file, verdict, comment_on(verdict, v));
   out += fmt::format("Profile               {} ({}); engine {}\n", claims::to_string(claims.form),
                      claims.producer, name_of(v.engine));
   out += fmt::format("Edges                 {}\n", line_of(j.edges));
@@ -138,6 +155,7 @@ std::string render_text(const claims::Claims& claims, const Verdict& v, size_t l
 std::string render_json(const claims::Claims& claims, const Verdict& v) {
   const Outcome& o = v.outcome;
   nlohmann::json j = {{"verified", v.verified},
+                      {"verdict", verdict_of(v)},
                       {"profile", claims.file},
                       {"format", claims::to_string(claims.form)},
                       {"producer", claims.producer},

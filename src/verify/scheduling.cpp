@@ -6,17 +6,6 @@
 #include <algorithm>
 
 namespace tally::verify {
-namespace {
-
-std::string symbol_name(const TruthModule* module, LinkAddr address) {
-  if (module == nullptr || !module->image) return {};
-  const elf::Symbol* symbol = module->image->symbol_at(address);
-  if (symbol == nullptr || symbol->range.begin != address) return {};
-  return symbol->name.substr(0, symbol->name.find('@'));
-}
-
-}  // namespace
-
 bool is_about_threads(const std::string& name) {
   for (const char* begin : {"pthread_mutex_",
                             "pthread_cond_",
@@ -44,9 +33,15 @@ bool is_about_threads(const std::string& name) {
                             "omp_"}) {
     if (name.starts_with(begin)) return true;
   }
-  for (const char* whole : {"usleep", "sleep", "poll", "ppoll", "select", "pselect", "epoll_wait",
-                            "read", "recv", "accept", "wait", "waitpid", "wait4"}) {
-    if (name == whole) return true;
+  // libc's own names for them begin with underscores.
+  const std::string plain = name.substr(std::min(name.find_first_not_of('_'), name.size()));
+  for (const char* whole :
+       {"usleep",  "sleep",   "pause",      "poll",    "ppoll",        "select",
+        "pselect", "read",    "readv",      "recv",    "recvfrom",     "recvmsg",
+        "accept",  "accept4", "epoll_wait", "sigwait", "epoll_pwait",  "sigsuspend",
+        "wait",    "wait3",   "wait4",      "waitpid", "waitid",       "sigwaitinfo",
+        "msgrcv",  "semop",   "mq_receive", "flock",   "sigtimedwait", "semtimedop"}) {
+    if (plain == whole) return true;
   }
   return false;
 }
@@ -64,37 +59,20 @@ Scheduling::Scheduling(const Truth& truth, const Judgement& judgement) : truth_(
   mark_called(judgement);
 }
 
-Scheduling::Procedure Scheduling::procedure_of(const std::string& path, LinkAddr address) const {
-  const TruthModule* module = truth_.module(path);
-  if (module == nullptr || !module->image) return {path, address.value()};
-  // One record of .eh_frame describes the whole linkage table; each stub is for itself.
-  if (module->image->linkage_table_at(address) != nullptr) return {path, address.value()};
-  const elf::Symbol* symbol = module->image->symbol_at(address);
-  if (symbol != nullptr) return {path, symbol->range.begin.value()};
-  const auto range = module->image->unwind_range_at(address);
-  return {path, range ? range->begin.value() : address.value()};
-}
-
-std::string Scheduling::name_of(const Procedure& procedure) const {
-  const std::string name = symbol_name(truth_.module(procedure.first), LinkAddr(procedure.second));
-  if (!name.empty()) return elf::demangle(name);
-  return fmt::format("{}+{:#x}", procedure.first.substr(procedure.first.rfind('/') + 1),
-                     procedure.second);
-}
-
 void Scheduling::mark_by_instructions(const std::string& path, const TruthModule& module) {
   for (const auto& [address, instruction] : module.instructions) {
     if (instruction.count <= 0) continue;
     const LinkAddr at(address);
     const auto bytes = module.image->bytes_at(at);
     if (isa::synchronises(bytes)) {
-      mark(procedure_of(path, at), fmt::format("executes `{}`", isa::format(bytes, address)));
+      mark(procedure_at(truth_, path, at),
+           fmt::format("executes `{}`", isa::format(bytes, address)));
       continue;
     }
     const isa::Insn insn = isa::decode(bytes, address);
     const bool back = insn.flow == isa::Flow::kConditional && insn.target <= address;
     if (back && only_looks_at_memory(module, insn.target, address)) {
-      mark(procedure_of(path, at),
+      mark(procedure_at(truth_, path, at),
            fmt::format("has a loop at {:#x} that only looks at memory", insn.target));
     }
   }
@@ -133,11 +111,13 @@ void Scheduling::mark_by_calls(const std::string& path, const TruthModule& modul
     for (const TruthEdge& edge : edges) {
       const bool in_procedure = edge.role == EdgeRole::kCall || edge.role == EdgeRole::kBranch;
       if (!in_procedure || edge.count == 0) continue;
-      const Procedure from = procedure_of(path, edge.from_begin);
-      const Procedure to = procedure_of(edge.to_module, edge.to);
+      const Procedure from = procedure_at(truth_, path, edge.from_begin);
+      const Procedure to = procedure_at(truth_, edge.to_module, edge.to);
       if (from == to) continue;
       if (edge.to_module == path) callers_[to].insert(from);
-      const std::string name = symbol_name(truth_.module(edge.to_module), edge.to);
+      std::string name = symbol_name(truth_.module(edge.to_module), edge.to);
+      // A stub's first call does not lead there by an edge.
+      if (name.empty() && edge.to_module == path) name = called_by_stub(*module.image, edge.to);
       if (is_about_threads(name)) mark(from, "calls " + name);
     }
   }
@@ -155,10 +135,11 @@ void Scheduling::mark_callers() {
     const std::string why = why_.at(marked);
     const bool is_stub = symbol_name(truth_.module(marked.first), LinkAddr(marked.second)).empty();
     for (const Procedure& caller : callers->second) {
-      const std::string words = is_stub ? why
-                                : why.starts_with("calls ") && why.find(", which") != why.npos
-                                    ? why
-                                    : fmt::format("calls {}, which {}", name_of(marked), why);
+      const std::string words =
+          is_stub ? why
+          : why.starts_with("calls ") && why.find(", which") != why.npos
+              ? why
+              : fmt::format("calls {}, which {}", name_of(truth_, marked), why);
       if (mark(caller, words)) work.push_back(caller);
     }
   }
@@ -168,7 +149,8 @@ void Scheduling::mark_under_locks(const std::set<Procedure>& lockers) {
   for (const auto& [called, callers] : callers_) {
     for (const Procedure& caller : callers) {
       if (!lockers.contains(caller)) continue;
-      mark(called, fmt::format("is called by {}, which {}", name_of(caller), why_.at(caller)));
+      mark(called,
+           fmt::format("is called by {}, which {}", name_of(truth_, caller), why_.at(caller)));
     }
   }
 }
@@ -179,16 +161,16 @@ void Scheduling::mark_called(const Judgement& judgement) {
     more = false;
     for (const Finding& f : judgement.findings) {
       const bool by_edge = !f.to.empty();
-      const Procedure called =
-          by_edge ? procedure_of(f.to_module, f.to_address) : procedure_of(f.module, f.address);
+      const Procedure called = by_edge ? procedure_at(truth_, f.to_module, f.to_address)
+                                       : procedure_at(truth_, f.module, f.address);
       const LinkAddr entry = by_edge ? f.to_address : f.address;
       if (called.second != entry.value() || why_.contains(called)) continue;
       const auto callers = callers_.find(called);
       if (callers == callers_.end()) continue;
       for (const Procedure& caller : callers->second) {
         if (!why_.contains(caller)) continue;
-        more = mark(called,
-                    fmt::format("is called by {}, which {}", name_of(caller), why_.at(caller))) ||
+        more = mark(called, fmt::format("is called by {}, which {}", name_of(truth_, caller),
+                                        why_.at(caller))) ||
                more;
       }
     }
@@ -196,9 +178,9 @@ void Scheduling::mark_called(const Judgement& judgement) {
 }
 
 std::string Scheduling::why(const Finding& finding) const {
-  const auto found = why_.find(procedure_of(finding.module, finding.address));
+  const auto found = why_.find(procedure_at(truth_, finding.module, finding.address));
   if (found == why_.end()) return {};
-  return fmt::format("{} {}", name_of(found->first), found->second);
+  return fmt::format("{} {}", name_of(truth_, found->first), found->second);
 }
 
 }  // namespace tally::verify

@@ -41,10 +41,6 @@ class Scheduling {
   std::string why(const Finding& finding) const;
 
  private:
-  using Procedure = std::pair<std::string, uint64_t>;  // module and where it begins
-
-  Procedure procedure_of(const std::string& path, LinkAddr address) const;
-  std::string name_of(const Procedure& procedure) const;
   void mark_by_instructions(const std::string& path, const TruthModule& module);
   bool only_looks_at_memory(const TruthModule& module, uint64_t begin, uint64_t branch) const;
   void mark_by_calls(const std::string& path, const TruthModule& module);

@@ -1,6 +1,8 @@
 // Bringing what the engines counted into one form.  See truth.h.
 #include "verify/truth.h"
 
+#include <fmt/format.h>
+
 #include "claims/read.h"
 
 namespace tally::verify {
@@ -100,6 +102,31 @@ void Truth::add(const Code& code, const BlockChecker& blocks, const EdgeChecker&
                                              .role = key.role,
                                              .count = count});
   }
+}
+
+std::string symbol_name(const TruthModule* module, LinkAddr address) {
+  if (module == nullptr || !module->image) return {};
+  const elf::Symbol* symbol = module->image->symbol_at(address);
+  if (symbol == nullptr || symbol->range.begin != address) return {};
+  return symbol->name.substr(0, symbol->name.find('@'));
+}
+
+Procedure procedure_at(const Truth& truth, const std::string& path, LinkAddr address) {
+  const TruthModule* module = truth.module(path);
+  if (module == nullptr || !module->image) return {path, address.value()};
+  // One record of .eh_frame describes the whole linkage table; each stub is for itself.
+  if (module->image->linkage_table_at(address) != nullptr) return {path, address.value()};
+  const elf::Symbol* symbol = module->image->symbol_at(address);
+  if (symbol != nullptr) return {path, symbol->range.begin.value()};
+  const auto range = module->image->unwind_range_at(address);
+  return {path, range ? range->begin.value() : address.value()};
+}
+
+std::string name_of(const Truth& truth, const Procedure& procedure) {
+  const std::string name = symbol_name(truth.module(procedure.first), LinkAddr(procedure.second));
+  if (!name.empty()) return elf::demangle(name);
+  return fmt::format("{}+{:#x}", procedure.first.substr(procedure.first.rfind('/') + 1),
+                     procedure.second);
 }
 
 }  // namespace tally::verify

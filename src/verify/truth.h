@@ -52,9 +52,22 @@ struct Truth {
   void add_edge(const std::string& module, TruthEdge edge);
 };
 
+// For following calls: a module and where a procedure begins; stubs of a linkage table are
+// procedures.
+using Procedure = std::pair<std::string, uint64_t>;
+Procedure procedure_at(const Truth& truth, const std::string& path, LinkAddr address);
+std::string name_of(const Truth& truth, const Procedure& procedure);
+// Of what begins there, without its version; empty: nothing that has a name.
+std::string symbol_name(const TruthModule* module, LinkAddr address);
+
+// What the stub that begins there calls, by the file; empty: it is none.
+std::string called_by_stub(const elf::Image& image, LinkAddr stub);
+
 // Of samples only; `judge` calls it.
 void judge_shares(const claims::Claims& claims, const Truth& truth, double overlap_min,
                   Judgement& judgement);
+// Of forms that have all edges: those that were taken and are not in the profile.
+void judge_missing(const claims::Claims& claims, const Truth& truth, Judgement& judgement);
 // `overlap_min`: what two distributions have to have in common.
 void judge(const claims::Claims& claims, const Truth& truth, double overlap_min, bool complete,
            Judgement& judgement);

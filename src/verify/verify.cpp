@@ -13,6 +13,15 @@
 namespace tally::verify {
 namespace {
 
+// Some lines more for whoever counts them, then pages more for whoever reads by the page.
+unsigned more_mappings(size_t attempt) {
+  constexpr unsigned kFirst = 5;
+  constexpr unsigned kTimes = 8;
+  unsigned count = kFirst;
+  for (size_t i = 1; i < attempt; ++i) count *= kTimes;
+  return count;
+}
+
 uint64_t distance(const Finding& f) {
   return f.claimed > f.counted ? f.claimed - f.counted : f.counted - f.claimed;
 }
@@ -122,12 +131,14 @@ Truth truth_of(const Code& code, const BlockChecker& entered, const EdgeChecker&
   return truth;
 }
 
-// What threads (or processes) may have done to each other's counts has to be explained.
-bool has_threads(const Verdict& verdict) {
-  return verdict.outcome.threads > 1 && !verdict.judgement.findings.empty();
+// What threads may have done to each other's counts has to be explained, and what the time may
+// have.
+bool has_to_explain(const Verdict& verdict) {
+  return !verdict.judgement.findings.empty();
 }
 
-Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options) {
+Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& options,
+                         const Variation& variation) {
   Verdict verdict;
   Code code;
   ClaimedBlocks blocks(code, claims);
@@ -139,6 +150,8 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
   WatchOptions watch_options = options.watch;
+  watch_options.randomize = variation.addresses;
+  watch_options.more_mappings = variation.mappings ? more_mappings(variation.attempt) : 0;
   watch_options.choose_cold = [&](uint64_t stops) {
     return coldest(claims, blocks, entered, stops);
   };
@@ -160,17 +173,18 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   if (watch_options.budget_seconds > 0 && !verdict.outcome.cold_only) {
     judgement.remarks.push_back("budget: not used up; everything was followed");
   }
-  if (has_threads(verdict)) {
+  if (has_to_explain(verdict)) {
     verdict.truth = std::make_shared<const Truth>(truth_of(code, entered, edges));
   }
   return verdict;
 }
 
-Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions& options) {
+Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions& options,
+                               const Variation& variation) {
   Verdict verdict;
   verdict.engine = Engine::kTranslate;
   CHECK(options.translate) << "nobody translates";
-  TRY_ASSIGN(const std::string counted, options.translate(verdict.outcome));
+  TRY_ASSIGN(const std::string counted, options.translate(variation, verdict.outcome));
   Truth truth;
   TRY_ASSIGN(profile::Reader reader, profile::Reader::open(counted));
   size_t threads = 0;
@@ -185,8 +199,8 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
   }
   verdict.outcome.processes = static_cast<unsigned>(reader.runs().size());
   verdict.outcome.threads = static_cast<unsigned>(threads);
-  judge(claims, truth, options.overlap_min, true, verdict.judgement);
-  if (has_threads(verdict)) verdict.truth = std::make_shared<const Truth>(std::move(truth));
+  judge(claims, truth, options.overlap_min, verdict.outcome.complete, verdict.judgement);
+  if (has_to_explain(verdict)) verdict.truth = std::make_shared<const Truth>(std::move(truth));
   return verdict;
 }
 
@@ -194,13 +208,18 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
 
 Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
   const StandardInput input;
-  const auto run = [&] {
-    return options.engine == Engine::kTrap ? by_traps(claims, options)
-                                           : by_translation(claims, options);
+  const Surroundings surroundings(claims, options.watch.command);
+  const auto run = [&](const Variation& variation) {
+    return options.engine == Engine::kTrap ? by_traps(claims, options, variation)
+                                           : by_translation(claims, options, variation);
   };
-  Result<Verdict> verdict = run();
+  Result<Verdict> verdict = run({});
   if (!verdict) return verdict.error();
-  explain(claims, options, input, run, *verdict);
+  explain(claims, options, input, surroundings, run, *verdict);
+  if (!surroundings.other_command().empty() && !verdict->judgement.findings.empty()) {
+    verdict->judgement.remarks.push_back("the profile is of another command: " +
+                                         surroundings.other_command());
+  }
   find_contradictions(claims, *verdict);
   sort_findings(verdict->judgement.findings);
   verdict->verified = verdict->judgement.findings.empty() && verdict->outcome.lost == 0 &&

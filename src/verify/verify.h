@@ -16,6 +16,7 @@
 #include "claims/claims.h"
 #include "verify/judgement.h"
 #include "verify/monitor.h"
+#include "verify/surroundings.h"
 #include "verify/truth.h"
 
 namespace tally::verify {
@@ -31,7 +32,7 @@ struct VerifyOptions {
   // How often a program with threads is run, at most, until a count is called wrong.
   unsigned runs_with_threads = 6;
   // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.
-  std::function<Result<std::string>(Outcome&)> translate;
+  std::function<Result<std::string>(const Variation&, Outcome&)> translate;
 };
 
 struct Verdict {
@@ -39,7 +40,7 @@ struct Verdict {
   Engine engine = Engine::kTrap;
   Outcome outcome;
   Judgement judgement;
-  std::shared_ptr<const Truth> truth;  // of programs with threads, where anything was found
+  std::shared_ptr<const Truth> truth;  // where anything was found
 };
 
 // `claims` are judged by running `options.watch.command` once.

@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/personality.h>
 #include <sys/time.h>
 
 #include <algorithm>
+
+#include "verify/surroundings.h"
 
 namespace tally::verify {
 namespace {
@@ -52,22 +53,6 @@ class Ticker {
   struct sigaction before_ {};
 };
 
-// Children inherit the personality; ours is put back at once.
-class WithoutRandomization {
- public:
-  WithoutRandomization() : before_(personality(0xffffffff)) {
-    if (before_ >= 0) personality(static_cast<unsigned long>(before_) | ADDR_NO_RANDOMIZE);
-  }
-  ~WithoutRandomization() {
-    if (before_ >= 0) personality(static_cast<unsigned long>(before_));
-  }
-  WithoutRandomization(const WithoutRandomization&) = delete;
-  WithoutRandomization& operator=(const WithoutRandomization&) = delete;
-
- private:
-  int before_;
-};
-
 }  // namespace
 
 Watcher::Watcher(const WatchOptions& options, Code& code, const std::vector<Checker*>& checkers)
@@ -98,10 +83,11 @@ Result<Outcome> Watcher::run() {
 
 Status Watcher::start() {
   Result<std::unique_ptr<tracee::Process>> process = [&] {
-    const WithoutRandomization fixed;
+    const Randomization randomization(options_.randomize);
     return tracee::Process::spawn(options_.command);
   }();
   if (!process) return process.error();
+  TRY(add_mappings(**process, options_.more_mappings));
   root_ = (*process)->pid();
   Thread& t = threads_[root_];
   t.tid = t.pid = root_;

@@ -51,6 +51,26 @@ def profile_of(name, arguments, *flags):
     return program, profile
 
 
+def faults_thrown():
+    """-fnon-call-exceptions: loads that throw leave their blocks, and no equation forbids it."""
+    program = os.path.join(WORK, "faults_thrown")
+    source = os.path.join(os.path.dirname(SOURCE), "faults_thrown.cpp")
+    subprocess.run(["g++", "-O1", "-fnon-call-exceptions", source, "-o", program], check=True)
+    file = program + ".tally"
+    subprocess.run([TALLY, "profile", "-o", file, "--", program], check=True, capture_output=True,
+                   timeout=60)
+    text = subprocess.run([TALLY, "dump", "edges", file, "--format=csv"], check=True,
+                          capture_output=True, text=True).stdout.splitlines()
+    rows = [dict(zip(text[0].split(","), line.split(","))) for line in text[1:]]
+    plain = program + ".edges"
+    with open(plain, "w", encoding="utf-8") as out:
+        out.writelines(f"{r['from_block']} {r['to_block']} {r['count']}\n" for r in rows
+                       if r["module"] == program and r["to_module"] == program)
+    for profile in (file, plain):
+        found = check(program, profile)
+        expect(not found, f"{profile}: {found[:2]}")
+
+
 def check(program, profile):
     done = processes.run([TALLY, "check", profile, "--program=" + program, "--format=json"], WORK,
                          "check", 60, cwd=WORK)
@@ -142,6 +162,7 @@ def main():
     undamaged()
     longjmp_and_fork()
     damaged()
+    faults_thrown()
     print(f"{len(problems)} problems")
     return 1 if problems else 0
 

@@ -8,10 +8,14 @@
   endless        a budget ends a program that does not end; ^C shows what is known
   hot_threads    with a budget, threads go over to the cold blocks, and lose nothing of them
   by_chance      with threads, runs that agree are no evidence where code looks at other threads
+  seeded         many counts of a program with threads are off: each is found
+  by_clock       ... nor where the time or random numbers decide
+  inlined_twice  a count that gcov loses
   refusals       exit statuses and one line for each kind of bad input
 """
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -264,6 +268,78 @@ def by_chance():
         expect([r for r, _ in got] == ["unexplained"], f"{engine}, once: {got}")
 
 
+def seeded_with_threads():
+    """Many counts of a program with threads are off at once, by a seed: each is found."""
+    program = compile_program("rarely", "-O1", "-pthread")
+    file = os.path.join(WORK, "seeded.tally")
+    profile(program, file)
+    edges = plain_edges(file, program)
+    ranges = ranges_of(program)
+    begin, end = ranges["work"]
+    # How often `work` is called is left alone: if that is claimed otherwise, what it does is, too.
+    candidates = sorted(e for e in edges if int(e[1], 16) != begin)
+    for seed in range(4):
+        chosen = random.Random(seed)
+        changed = dict(edges)
+        for edge in chosen.sample(candidates, len(candidates) // 3):
+            changed[edge] = max(0, edges[edge] + chosen.choice((-3, -1, 1, 2, 1 << 32)))
+        wanted = {e: changed[e] - edges[e] for e in edges if changed[e] != edges[e]}
+        label = f"seeded-{seed}"
+        engine = ("trap", "translate")[seed % 2]
+        done, verdict = verify(program, write_plain(changed, label), label, "--engine=" + engine,
+                               "--runs=3")
+        found = {}
+        for f in verdict["findings"]:
+            to = hex(int(f["to"].rsplit("+", 1)[1], 16))
+            found[(hex(int(f["address"], 16)), to)] = f
+        by_number = {tuple(hex(int(a, 16)) for a in e): d for e, d in wanted.items()}
+        expect(done.status == 1 and by_number.keys() <= found.keys(),
+               f"{label}: not found: {sorted(by_number.keys() - found.keys())}")
+        for edge, delta in by_number.items():
+            f = found.get(edge)
+            if f is None or not all(begin <= int(a, 16) < end for a in edge):
+                continue
+            expect(f["claimed"] - f["counted"] == delta and f["reason"] == "wrong",
+                   f"{label}: {edge} by {delta}: {f}")
+        expect(all(f["evidence"] for f in verdict["findings"] if f["reason"] != "structure"),
+               f"{label}: a finding without evidence")
+
+
+def by_clock():
+    """What the clock decides is no evidence, what it does not is wrong; both in the same run."""
+    program = compile_program("by_clock", "-O1")
+    file = os.path.join(WORK, "by_clock.tally")
+    profile(program, file)
+    edges = plain_edges(file, program)
+    ranges = ranges_of(program)
+    wanted = (("difference", "nondeterministic"), ("work", "wrong"))
+    for engine in ("trap", "translate"):
+        changed = dict(edges)
+        for procedure, _ in wanted:
+            begin, end = ranges[procedure]
+            edge = next(e for e in edges if all(begin <= int(a, 16) < end for a in e))
+            changed[edge] = 1 - min(1, edges[edge]) if procedure == "difference" else 7
+        label = "by_clock-" + engine
+        done, verdict = verify(program, write_plain(changed, label), label, "--engine=" + engine)
+        got = sorted((f["name"], f["reason"]) for f in verdict["findings"])
+        expect(done.status == 1 and got == sorted(wanted), f"{label}: {verdict['findings']}")
+        said = next((f["evidence"] for f in verdict["findings"] if f["name"] == "difference"), "")
+        expect("clock_gettime" in said, f"{label}: {said}")
+
+
+def inlined_twice():
+    """gcov loses a line's count to a copy of it that is never executed."""
+    program = compile_program("inlined_twice")
+    covered, _ = gcov_of("inlined_twice")
+    with open(os.path.join(SOURCES, "inlined_twice.c"), encoding="utf-8") as f:
+        line = next(n for n, text in enumerate(f, 1) if "gcov says never" in text)
+    for engine in ("trap", "translate"):
+        done, verdict = verify(program, covered, "inlined-" + engine, "--engine=" + engine)
+        got = [(f["where"].rsplit(":", 1)[-1], f["claimed"], f["counted"], f["reason"])
+               for f in verdict["findings"]]
+        expect(done.status == 1 and got == [(str(line), 0, 46, "wrong")], f"{engine}: {got}")
+
+
 def refusals(program, file):
     other = compile_program("other", "-DPAD=4096", source="figure2")
     cases = (
@@ -279,6 +355,15 @@ def refusals(program, file):
         lines = done.stderr.decode().strip().splitlines()
         expect(done.status == status, f"{arguments[1:3]}: status {done.end()}, not {status}")
         expect(len(lines) == 1 and lines[0].startswith("tally: "), f"{arguments[1:3]}: {lines}")
+    with open(file, "rb") as f:
+        whole = f.read()
+    for percent in (10, 50, 99):
+        cut = os.path.join(WORK, "cut.tally")
+        with open(cut, "wb") as f:
+            f.write(whole[: len(whole) * percent // 100])
+        done = run([TALLY, "verify", "--profile=" + cut, "--", program], "cut")
+        expect(done.status == 125 and b"cut short" in done.stderr and not done.stdout,
+               f"{percent} % of a profile: {done.end()} {done.stderr}")
     done = run([TALLY, "verify", "--profile=" + file, "--", other], "other")
     expect(done.status not in (0, None) and len(done.stderr.strip().splitlines()) == 1,
            f"a profile of another program: {done.end()} {done.stderr}")
@@ -295,6 +380,9 @@ def main():
     shifted("canon_hash", [(f"-DPAD={n * 256}",) for n in range(1, 20)])
     by_itself()
     by_chance()
+    seeded_with_threads()
+    by_clock()
+    inlined_twice()
     without_end()
     budget_with_threads()
     print(f"{len(problems)} problems")

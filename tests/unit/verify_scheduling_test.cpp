@@ -1,7 +1,9 @@
-// Which instructions and functions threads synchronise by.
+// Which instructions and functions threads synchronise by, and which read clocks.
 #include "verify/scheduling.h"
 
 #include <gtest/gtest.h>
+
+#include "verify/clocks.h"
 
 namespace tally::verify {
 namespace {
@@ -32,9 +34,37 @@ TEST(Scheduling, Names) {
   EXPECT_TRUE(is_about_threads("pthread_mutex_lock"));
   EXPECT_TRUE(is_about_threads("sem_wait"));
   EXPECT_TRUE(is_about_threads("read"));
+  EXPECT_TRUE(is_about_threads("__wait3"));  // what a shell waits with
+  EXPECT_TRUE(is_about_threads("__sigsuspend"));
   EXPECT_FALSE(is_about_threads("readdir"));
+  EXPECT_FALSE(is_about_threads("__"));
   EXPECT_FALSE(is_about_threads("memcpy"));
   EXPECT_FALSE(is_about_threads(""));
+}
+
+TEST(Clocks, Instructions) {
+  const auto reads = [](std::initializer_list<uint8_t> bytes) {
+    const std::vector<uint8_t> code(bytes);
+    return reads_chance(code);
+  };
+  EXPECT_TRUE(reads({0x0f, 0x31}));              // rdtsc
+  EXPECT_TRUE(reads({0x0f, 0x01, 0xf9}));        // rdtscp
+  EXPECT_TRUE(reads({0x48, 0x0f, 0xc7, 0xf0}));  // rdrand rax
+  EXPECT_TRUE(reads({0x0f, 0xc7, 0xf9}));        // rdseed ecx
+  EXPECT_FALSE(reads({0x0f, 0xc7, 0x0f}));       // cmpxchg8b [rdi]
+  EXPECT_FALSE(reads({0x0f, 0x01, 0xd0}));       // xgetbv
+  EXPECT_FALSE(reads({0x0f, 0xa2}));             // cpuid
+  EXPECT_FALSE(reads({0x66, 0x48}));
+  EXPECT_FALSE(reads({}));
+}
+
+TEST(Clocks, Names) {
+  EXPECT_TRUE(is_about_chance("clock_gettime"));
+  EXPECT_TRUE(is_about_chance("__vdso_gettimeofday"));
+  EXPECT_TRUE(is_about_chance("_ZNSt6chrono3_V212steady_clock3nowEv"));
+  EXPECT_FALSE(is_about_chance("timegm"));
+  EXPECT_FALSE(is_about_chance("strftime"));
+  EXPECT_FALSE(is_about_chance(""));
 }
 
 }  // namespace
