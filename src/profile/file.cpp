@@ -357,6 +357,8 @@ namespace {
 
 // SQLite's header says how long the file is; what was cut in its middle is shorter.
 std::string said_of_length(const std::string& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return {};  // a pipe would have us wait
   std::array<uint8_t, 100> header{};
   std::ifstream file(path, std::ios::binary);
   if (!file.read(reinterpret_cast<char*>(header.data()), header.size())) return {};
@@ -368,7 +370,6 @@ std::string said_of_length(const std::string& path) {
   constexpr uint64_t kLargestPage = 65536;  // which is written as 1
   const uint64_t page = number(16, 2) == 1 ? kLargestPage : number(16, 2);
   const uint64_t whole = page * number(28, 4);
-  std::error_code unknown;
   const uintmax_t size = std::filesystem::file_size(path, unknown);
   if (unknown || size >= whole) return {};
   return fmt::format("it was cut short, {} of {} bytes are there: ", size, whole);
