@@ -18,10 +18,12 @@ elf::Frame frame(uint64_t pc, uint64_t cfa) {
   return result;
 }
 
-// switcher > step > main, on a stack whose innermost frame ends at `cfa`.
+// main called caller, that step, that the switcher, whose frame ends at `cfa`.  Who calls step from
+// elsewhere was called from elsewhere.
 LeftStack waiting(uint64_t cfa, uint64_t step_pc, uint32_t slot) {
   LeftStack stack;
-  stack.trace.frames = {frame(0x1000, cfa), frame(step_pc, cfa + 0x40), frame(0x3000, 0)};
+  stack.trace.frames = {frame(0x1000, cfa), frame(step_pc, cfa + 0x40),
+                        frame(step_pc + 0x1000, cfa + 0x80), frame(0x5000, 0)};
   stack.slots = {slot};
   return stack;
 }
@@ -67,7 +69,7 @@ TEST(LeftStacks, TheChainOfCallersTells) {
   const LeftStack left = waiting(0x8000, 0x2000, 1);
   stacks.add(left);
   elf::BackTrace other = shown(left, 1);
-  other.frames[1].pc = TargetAddr(0x3004);
+  other.frames[1].pc = TargetAddr(0x3abc);
   EXPECT_FALSE(stacks.take_shown_by(other)) << "another caller";
   other = shown(left, 1);
   other.frames.pop_back();
