@@ -140,7 +140,7 @@ struct StoredRuns {
 };
 Result<StoredRuns> read_index(Database& database);
 // The facts of one run.
-Result<Run> read_facts(Database& database, const StoredRuns& index, size_t run);
+Result<Run> read_facts(Database& database, const StoredRuns& index, size_t which);
 // All of one run, validated and compared with its digest.
 Result<Profile> read_run(Database& database, const StoredRuns& index, size_t run);
 

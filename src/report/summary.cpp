@@ -7,7 +7,6 @@
 namespace tally::report {
 namespace {
 
-using profile::CountSource;
 using profile::Profile;
 using profile::WideCount;
 
