@@ -244,7 +244,7 @@ std::string run_again(const VerifyOptions& options, const StandardInput& input,
     if (runs > 2 && runs % 2 == 1) load.emplace();
     const Result<Verdict> another = again({});
     if (!another || !another->outcome.complete) {
-      const std::string why = another ? "another run was not complete" : another.error().message;
+      std::string why = another ? "another run was not complete" : another.error().message;
       if (runs == 2) return why;
       verdict.judgement.remarks.push_back(fmt::format("run {} is not compared: {}", runs, why));
       break;

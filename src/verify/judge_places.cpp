@@ -320,6 +320,7 @@ class PlaceJudge {
       if (!is_new) it->second.count = claims::joined(it->second.count, p.count);
     }
     std::vector<claims::ProcedureClaim> result;
+    result.reserve(sums.size());
     for (auto& [place, sum] : sums) result.push_back(std::move(sum));
     return result;
   }
