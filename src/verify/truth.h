@@ -49,7 +49,7 @@ struct Truth {
   const TruthModule* module(const std::string& path) const;
 
  private:
-  void add_edge(const std::string& module, TruthEdge edge);
+  void add_edge(const std::string& name, TruthEdge edge);
 };
 
 // For following calls: a module and where a procedure begins; stubs of a linkage table are
