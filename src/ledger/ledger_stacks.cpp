@@ -164,7 +164,7 @@ void Ledger::leave_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
   for (const elf::Frame& frame : trace.frames) {
     if (!frame.signal_frame) continue;
     if (auto record = interruptions_.take(slot, frame.context)) {
-      stack.interruptions.push_back(std::move(*record));
+      stack.interruptions.push_back(*record);
     }
   }
   const auto waits = [&](uint32_t of, const elf::BackTrace& snapshot) {
