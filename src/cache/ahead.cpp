@@ -22,7 +22,7 @@ constexpr uint32_t kNoLink = UINT32_MAX;
 // Of one answer: a program's `main` is sure to call much, and the target waits.
 constexpr size_t kAheadMax = 64;
 // A table that is larger has targets most of which are never jumped to.
-constexpr size_t kTableTargetsMax = 256;
+constexpr size_t kTableTargetsMax = 64;
 
 // By block: the link that leaves at its end, a call's if there are several.
 std::vector<uint32_t> links_by_block(const Unit& unit) {
