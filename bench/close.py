@@ -5,17 +5,16 @@ For each program, round by round: natively, translated with no counter at all (-
 with counters outside a maximum spanning tree (edges), with measured weights (feedback) and in every
 block.  CPU time is user + system time of all that the command started, so the monitor's share is in
 it.  A ratio is the median of the rounds' own ratios.  The monitor's own part is split by the phases
-that it measures itself (facts `us_...`): answering misses, and solving at the end; what is left of
-a ratio is the steady state and waiting.
+that it measures itself, on the wall clock (facts `us_...`, as parts of the native time); what is
+left of a ratio is the steady state, waiting, and writing the profile.  A run whose output or status
+is not the native one's, and a profile that is not balanced, is listed; the exit status is then 1.
 
 usage: close.py --tally=PATH [--runs=5] [--only=NAME,...] [--scale=1] [--no-opt=NAME,...]
 """
 
 import argparse
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 
 import inputs
@@ -23,59 +22,47 @@ import programs
 import run
 
 WAYS = ("none", "edges", "feedback", "blocks")
-SOLVING = {"us_solve"}
+# The monitor's phases (cache/phases.h) by what a user would call them.
+PARTS = {
+    "starting": ("us_begin", "us_region", "us_modules"),
+    "misses": ("us_discover", "us_place", "us_emit", "us_link", "us_serve"),
+    "calls, stops": ("us_system_calls", "us_stops"),
+    "solving": ("us_solve",),
+}
 
 
-def facts_of(tally, profile):
-    """All facts of the first run of a profile, by name."""
-    text = subprocess.run([tally, "report", "--format=json", profile], capture_output=True,
-                          text=True, check=True).stdout
-    found = {}
-
-    def walk(value):
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if not isinstance(inner, (dict, list)):
-                    found.setdefault(key, inner)
-                walk(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                walk(inner)
-
-    walk(json.loads(text))
-    return found
-
-
-def measure(options, program):
+def measure(options, program, complaints):
     """Ratios of each way, and the facts of the last run with counters on edges."""
-    folder = run.WORK
-    profile = {way: folder / f"close.{way}.tally" for way in WAYS}
+    profile = {way: run.WORK / f"close.{way}.tally" for way in WAYS}
     ratios = {way: [] for way in WAYS}
     natives = []
     for _ in range(options.runs):
-        native = run.run(program.argv, program).cpu_s
-        natives.append(native)
+        native = run.run(program.argv, program)
+        natives.append(native.cpu_s)
         for way in options.ways:
             how = f"feedback={profile['edges']}" if way == "feedback" else way
             switched_off = [f"--no-opt={options.no_opt}"] if options.no_opt else []
             line = [options.tally, "profile", "-o", str(profile[way]), f"--placement={how}",
                     *switched_off, "--", *program.argv]
-            ratios[way].append(run.run(line, program).cpu_s / native)
-    return statistics.median(natives), ratios, facts_of(options.tally, profile["edges"])
+            done = run.run(line, program)
+            if (done.status, done.digest) != (native.status, native.digest):
+                complaints.append(f"{program.name}, {way}: status or output differ from native")
+            ratios[way].append(done.cpu_s / native.cpu_s)
+    facts = run.profile_facts(options.tally, profile["edges"])
+    if not facts["balanced"]:
+        complaints.append(f"{program.name}: not balanced")
+    return statistics.median(natives), ratios, facts
 
 
 def row(name, native, ratios, facts, ways):
-    phases = {key: int(value) for key, value in facts.items() if key.startswith("us_")}
-    solving = sum(value for key, value in phases.items() if key in SOLVING) / 1e6
-    serving = sum(value for key, value in phases.items() if key not in SOLVING) / 1e6
-    executed = max(1, int(facts.get("instructions", 0)))
     cells = [name, f"{native:.2f}"]
     for way in ways:
         low, high = min(ratios[way]), max(ratios[way])
         cells.append(f"{statistics.median(ratios[way]):.2f} ({low:.2f}-{high:.2f})")
-    cells += [f"{serving / native:.2f}", f"{solving / native:.2f}",
-              f"{1000 * int(facts.get('counter_increments', 0)) / executed:.0f}",
-              f"{int(facts['misses']):,}", f"{int(facts['misses_link']):,}",
+    for phases in PARTS.values():
+        cells.append(f"{sum(int(facts[phase]) for phase in phases) / 1e6 / native:.2f}")
+    per_thousand = 1000 * int(facts["counter_increments"]) / int(facts["instructions"])
+    cells += [f"{per_thousand:.0f}", f"{int(facts['misses']):,}", f"{int(facts['misses_link']):,}",
               f"{int(facts['misses_indirect']):,}", f"{int(facts['code_cache_bytes']) / 1e6:.1f}"]
     return "| " + " | ".join(cells) + " |"
 
@@ -98,19 +85,23 @@ def main():
     table = programs.programs(folder, run.WORK, options.scale)
     if options.only:
         table = [p for p in table if p.name in options.only.split(",")]
-    names = ["program", "native s", *options.ways, "misses/native", "solving/native",
-             "increments per 1000", "misses", "links", "indirect", "cache MB"]
+    names = ["program", "native s", *options.ways, *PARTS, "increments per 1000",
+             "all misses", "of links", "indirect", "cache MB"]
     print("| " + " | ".join(names) + " |")
     print("| --- |" + " ---: |" * (len(names) - 1))
-    logs = {way: [] for way in options.ways}
+    medians = {way: [] for way in options.ways}
+    complaints = []
     for program in table:
-        native, ratios, facts = measure(options, program)
+        native, ratios, facts = measure(options, program, complaints)
         print(row(program.name, native, ratios, facts, options.ways), flush=True)
         for way in options.ways:
-            logs[way].append(statistics.median(ratios[way]))
-    means = [f"**{statistics.geometric_mean(logs[way]):.2f}**" for way in options.ways]
-    print("| **geometric mean** |  | " + " | ".join(means) + " |" + "  |" * 7)
-    return 0
+            medians[way].append(statistics.median(ratios[way]))
+    means = [f"**{statistics.geometric_mean(medians[way]):.2f}**" for way in options.ways]
+    blank = ["" for _ in names[2 + len(means):]]
+    print("| " + " | ".join(["**geometric mean**", "", *means, *blank]) + " |")
+    for words in complaints:
+        print(words)
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

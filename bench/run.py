@@ -114,12 +114,14 @@ def find_key(value, key):
 
 
 def profile_facts(tally, path):
-    """Facts of the run from the profile file, and what the report says about balance."""
+    """Facts of the run from the profile file, and what the report says: balance, instructions."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         facts = dict(database.execute("SELECT name, value FROM facts WHERE run = 0"))
     done = subprocess.run([tally, "report", str(path), "--format=json"], capture_output=True,
                           text=True)
-    facts["balanced"] = done.returncode == 0 and find_key(json.loads(done.stdout), "balanced")
+    report = json.loads(done.stdout) if done.returncode == 0 else {}
+    facts["balanced"] = bool(find_key(report, "balanced"))
+    facts["instructions"] = report.get("totals", {}).get("instructions")
     return facts
 
 

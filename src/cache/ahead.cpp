@@ -35,14 +35,6 @@ std::vector<uint32_t> links_by_block(const Unit& unit) {
   return result;
 }
 
-const cfg::Edge* edge_of_kind(const cfg::Procedure& procedure, const cfg::Block& block,
-                              cfg::EdgeKind kind) {
-  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
-    if (procedure.edges[e].kind == kind) return &procedure.edges[e];
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 // Direct calls and jumps out of the unit in the blocks that run whenever it is entered.
@@ -63,8 +55,8 @@ std::vector<CodeCache::Certain> CodeCache::certain_callees(const Unit& unit) {
       result.push_back({target, call ? Arrival::kCall : Arrival::kJump});
     }
     if (call) {
-      const cfg::Edge* back = edge_of_kind(p, block, cfg::EdgeKind::kCallReturn);
-      b = back == nullptr ? cfg::kExitBlock : back->to;
+      const auto back = p.edge_of_kind(block, cfg::EdgeKind::kCallReturn);
+      b = back ? p.edges[*back].to : cfg::kExitBlock;
     } else {
       b = block.edge_count == 1 ? p.edges[block.first_edge].to : cfg::kExitBlock;
     }
@@ -101,19 +93,12 @@ BlockRef CodeCache::make_ahead(const Certain& callee) {
 // A slot of the linkage table jumps through a pointer.
 void CodeCache::follow_linkage_slot(uint32_t id) {
   const Unit& unit = *units_[id];
-  const cfg::Procedure& p = unit.procedure;
-  const elf::Image& image = *unit.module->image;
-  const cfg::Block& block = p.blocks[p.entry_block];
-  if (block.end != isa::Flow::kIndirectJump || unit.code.sites.empty() ||
-      image.linkage_table_at(p.entry) == nullptr) {
-    return;
-  }
-  LinkAddr jump = p.address_of(block);
-  for (uint32_t i = 0; i + 1 < block.insn_count; ++i) jump += unit.insn_sizes[block.first_insn + i];
-  const isa::Insn insn = isa::decode(unit.module->view.code_at(jump), jump.value());
+  const LinkAddr entry = unit.procedure.entry;
+  if (unit.code.sites.empty() || unit.module->image->linkage_table_at(entry) == nullptr) return;
+  const auto place = isa::pointer_of_stub(unit.module->view.code_at(entry), entry.value());
   uint64_t pointer = 0;
-  if (insn.disp_offset == 0 || !process_.read_memory(unit.module->to_target(LinkAddr(insn.target)),
-                                                     &pointer, sizeof pointer)) {
+  if (!place ||
+      !process_.read_memory(unit.module->to_target(LinkAddr(*place)), &pointer, sizeof pointer)) {
     return;
   }
   const TargetAddr target(pointer);

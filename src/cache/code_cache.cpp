@@ -271,7 +271,6 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   unit.first_site = static_cast<uint32_t>(sites_.size());
   unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
   unit.first_block = next_block_;
-  next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
   EmitRequest request;
   request.procedure = &procedure;
   request.plan = &unit.plan;
@@ -298,6 +297,8 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
+  // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
+  next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
   area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
   area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
   for (const UnitCode::EventResume& e : unit.code.events) {

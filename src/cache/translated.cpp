@@ -5,10 +5,7 @@ namespace tally::engine {
 
 TargetAddr Translated::address_of(BlockRef ref) const {
   const Unit& unit = *units_[ref.unit];
-  const cfg::Block& block = unit.procedure.blocks[ref.block];
-  uint64_t offset = 0;
-  for (uint32_t i = 0; i < ref.insn; ++i) offset += unit.insn_sizes[block.first_insn + i];
-  return unit.module->to_target(unit.address_of(ref.block)) + offset;
+  return unit.module->to_target(unit.address_of(ref.block, ref.insn));
 }
 
 void Translated::release(uint32_t id) {

@@ -57,6 +57,13 @@ struct Unit {
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);
   }
+  // Of the block's instruction `insn`; of its end if it has no more than that.
+  LinkAddr address_of(uint32_t block, uint32_t insn) const {
+    const cfg::Block& b = procedure.blocks[block];
+    uint32_t offset = 0;
+    for (uint32_t i = 0; i < insn && i < b.insn_count; ++i) offset += insn_sizes[b.first_insn + i];
+    return procedure.address_of(b) + offset;
+  }
   LinkAddr end_of(uint32_t block) const { return procedure.end_of(procedure.blocks[block]); }
 };
 

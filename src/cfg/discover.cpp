@@ -41,6 +41,13 @@ BlockIndex Procedure::block_at(LinkAddr address) const {
   return static_cast<BlockIndex>(it - blocks.begin());
 }
 
+std::optional<uint32_t> Procedure::edge_of_kind(const Block& block, EdgeKind kind) const {
+  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+    if (edges[e].kind == kind) return e;
+  }
+  return std::nullopt;
+}
+
 const Discoverer::Found* Discoverer::found_at(LinkAddr address) const {
   const uint64_t offset = address.value() - base_.value();
   if (offset >= index_.size() || index_[offset] == 0) return nullptr;

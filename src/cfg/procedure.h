@@ -27,6 +27,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -101,6 +102,8 @@ struct Procedure {
   }
   // The block that starts at `address`; kExitBlock if none does.
   BlockIndex block_at(LinkAddr address) const;
+  // Index of the block's first edge of a kind; nullopt if it has none.
+  std::optional<uint32_t> edge_of_kind(const Block& block, EdgeKind kind) const;
 };
 
 struct DiscoverRequest {

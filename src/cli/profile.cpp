@@ -1,6 +1,7 @@
 // See profile.h.
 #include "cli/profile.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -191,9 +192,11 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
                   "Keep what is counted in this file meanwhile; should Tally be killed, `tally "
                   "recover FILE` makes a profile of it")
       ->option_text("FILE");
-  sub->add_option("--no-opt", options->no_opt,
-                  "Do without something that makes runs faster and changes no count, to find a "
-                  "fault: ahead, tables; several with commas")
+  sub->add_option(
+         "--no-opt", options->no_opt,
+         fmt::format("Do without something that makes runs faster and changes no count, to "
+                     "find a fault: {}; several with commas",
+                     fmt::join(engine::kOptimizationNames, ", ")))
       ->delimiter(',')
       ->option_text("NAME");
   sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");

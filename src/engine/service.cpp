@@ -256,11 +256,8 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   if (argument >= CodeCache::kUnsupportedEventBase) {
     const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
     const Unit& unit = cache_.unit(ref.unit);
-    LinkAddr at = unit.address_of(ref.block);
-    const cfg::Block& block = unit.procedure.blocks[ref.block];
-    for (uint32_t i = 0; i + 1 < block.insn_count; ++i) {
-      at += unit.insn_sizes[block.first_insn + i];
-    }
+    const uint32_t last = unit.procedure.blocks[ref.block].insn_count - 1;
+    const LinkAddr at = unit.address_of(ref.block, last);
     return make_error("{}+{:#x}: {}", unit.module->path, at.value(),
                       isa::describe(unit.module->view.code_at(at), at.value()));
   }
@@ -272,9 +269,8 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
     return event.resume;
   }
   // The jump or return behind the probe decides where the stack ends up.
-  LinkAddr at = begin;
+  const LinkAddr at = unit.address_of(event.block, event.insn);
   const cfg::Block& block = unit.procedure.blocks[event.block];
-  for (uint32_t i = 0; i < event.insn; ++i) at += unit.insn_sizes[block.first_insn + i];
   uint64_t stack_pointer = reg(slot, 4);
   uint64_t destination = 0;
   // A block that goes on returns right behind its procedure (cache/events.cpp).

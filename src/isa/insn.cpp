@@ -537,6 +537,29 @@ bool restores_stack_from_frame(std::span<const uint8_t> bytes) {
   return bytes[1] == 0x8d && (mod == 1 || mod == 2) && rbp_to_rsp;
 }
 
+bool reads_chance(std::span<const uint8_t> bytes) {
+  ZydisDecodedInstruction z;
+  ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
+  const size_t length = bytes.size() < kInsnBytesMax ? bytes.size() : kInsnBytesMax;
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), length, &z, operands))) {
+    return false;
+  }
+  return z.mnemonic == ZYDIS_MNEMONIC_RDTSC || z.mnemonic == ZYDIS_MNEMONIC_RDTSCP ||
+         z.mnemonic == ZYDIS_MNEMONIC_RDRAND || z.mnemonic == ZYDIS_MNEMONIC_RDSEED;
+}
+
+std::optional<uint64_t> pointer_of_stub(std::span<const uint8_t> bytes, uint64_t address) {
+  constexpr size_t kStubBytesMax = 16;
+  for (size_t at = 0; at < std::min(bytes.size(), kStubBytesMax);) {
+    const Insn insn = decode(bytes.subspan(at), address + at);
+    if (insn.size == 0) return std::nullopt;
+    if (insn.flow == Flow::kIndirectJump && insn.disp_offset != 0) return insn.target;
+    if (insn.flow != Flow::kNone) return std::nullopt;
+    at += insn.size;
+  }
+  return std::nullopt;
+}
+
 bool synchronises(std::span<const uint8_t> bytes) {
   ZydisDecodedInstruction z;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];

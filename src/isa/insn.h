@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -88,6 +89,12 @@ bool raises_as_ocaml(std::span<const uint8_t> bytes);
 bool writes_memory(std::span<const uint8_t> bytes);
 // True for what threads synchronise by: atomic instructions, `mfence`, `pause`.
 bool synchronises(std::span<const uint8_t> bytes);
+// True for what reads the time or random numbers: `rdtsc`, `rdtscp`, `rdrand`, `rdseed`.
+bool reads_chance(std::span<const uint8_t> bytes);
+
+// Where the pointer lies that a stub of a linkage table, which begins at `address`, jumps through;
+// nullopt: the code there is no such stub.
+std::optional<uint64_t> pointer_of_stub(std::span<const uint8_t> bytes, uint64_t address);
 
 // Text of one instruction in Intel syntax, for dumps.
 std::string format(std::span<const uint8_t> bytes, uint64_t address);

@@ -49,12 +49,7 @@ uint64_t Ledger::requested_target(uint32_t slot) const {
 
 TargetAddr Ledger::insn_address(BlockRef ref, uint32_t index) const {
   const Unit& unit = cache_.unit(ref.unit);
-  const cfg::Block& block = unit.procedure.blocks[ref.block];
-  uint64_t offset = 0;
-  for (uint32_t i = 0; i < index && i < block.insn_count; ++i) {
-    offset += unit.insn_sizes[block.first_insn + i];
-  }
-  return unit.module->to_target(unit.address_of(ref.block)) + offset;
+  return unit.module->to_target(unit.address_of(ref.block, index));
 }
 
 Position Ledger::at_start_of(BlockRef ref) {

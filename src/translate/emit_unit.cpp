@@ -259,14 +259,6 @@ class UnitEmitter {
     as_->patch_rel32(field, field_end + static_cast<uint64_t>(distance));
   }
 
-  uint32_t edge_of_kind(BlockIndex b, EdgeKind kind) const {
-    const cfg::Block& block = procedure_.blocks[b];
-    for (uint32_t e = 0; e < block.edge_count; ++e) {
-      if (procedure_.edges[block.first_edge + e].kind == kind) return block.first_edge + e;
-    }
-    return UINT32_MAX;
-  }
-
   // A jump along an edge whose counter, if any, has been emitted.
   void emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall) {
     const Edge& edge = procedure_.edges[edge_index];
@@ -353,14 +345,14 @@ class UnitEmitter {
   // A call that pairs with a return: the landing must follow at once, where the processor expects
   // the return.
   void emit_call_through_thunk(BlockIndex b, const Insn& insn) {
-    const uint32_t edge = edge_of_kind(b, EdgeKind::kCallReturn);
-    if (edge == UINT32_MAX || request_.returns == Returns::kJump) {
+    const auto edge = procedure_.edge_of_kind(procedure_.blocks[b], EdgeKind::kCallReturn);
+    if (!edge || request_.returns == Returns::kJump) {
       emit_push_return(insn);
       return emit_callee(b, insn);
     }
     as_->call(as_->here().value());
     thunks_.push_back({last_field(), b, at()});
-    const BlockIndex back = procedure_.edges[edge].to;
+    const BlockIndex back = procedure_.edges[*edge].to;
     if (back == b + 1) return;
     as_->jmp(as_->here().value());
     fixups_.push_back({last_field(), back, Into::kLanding});

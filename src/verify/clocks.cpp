@@ -20,16 +20,6 @@ bool is_about_chance(const std::string& name) {
   return false;
 }
 
-bool reads_chance(std::span<const uint8_t> bytes) {
-  size_t at = 0;
-  while (at < bytes.size() && (bytes[at] == 0x66 || (bytes[at] & 0xf0) == 0x40)) ++at;
-  const auto byte = [&](size_t i) { return at + i < bytes.size() ? bytes[at + i] : uint8_t{0}; };
-  if (byte(0) != 0x0f) return false;
-  if (byte(1) == 0x31) return true;                     // rdtsc
-  if (byte(1) == 0x01 && byte(2) == 0xf9) return true;  // rdtscp
-  return byte(1) == 0xc7 && (byte(2) & 0xf0) == 0xf0;   // rdrand, rdseed
-}
-
 Clocks::Clocks(const Truth& truth) : truth_(truth) {
   for (const auto& [path, module] : truth.modules) {
     if (!module.image) continue;
@@ -43,7 +33,7 @@ void Clocks::mark_readers(const std::string& path, const TruthModule& module) {
   for (const auto& [address, instruction] : module.instructions) {
     if (instruction.count <= 0) continue;
     const auto bytes = module.image->bytes_at(LinkAddr(address));
-    if (!reads_chance(bytes)) continue;
+    if (!isa::reads_chance(bytes)) continue;
     if (path != "[vdso]") readings_[path] += static_cast<uint64_t>(instruction.count);
     why_.try_emplace(procedure_at(truth_, path, LinkAddr(address)),
                      fmt::format("executes `{}`", isa::format(bytes, address)));

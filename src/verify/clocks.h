@@ -26,8 +26,6 @@ namespace tally::verify {
 
 // By its name, a function that reads a clock or random numbers.
 bool is_about_chance(const std::string& name);
-// An instruction that does.
-bool reads_chance(std::span<const uint8_t> bytes);
 
 class Clocks {
  public:

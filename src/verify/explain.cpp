@@ -212,7 +212,11 @@ void run_elsewhere(const VerifyOptions& options, const StandardInput& input,
     if (!variation.any() || !any_wrong(verdict.judgement) || is_interrupted(options)) return;
     input.rewind();
     const Elsewhere elsewhere;
-    if (!elsewhere.ok()) return;
+    if (!elsewhere.ok()) {
+      verdict.judgement.remarks.emplace_back(
+          "no run in other surroundings: its output would be seen twice; send it to a file");
+      return;
+    }
     const OneVariableMore variable(variation.variables, attempt);
     variation.attempt = attempt;
     const Result<Verdict> another = again(variation);

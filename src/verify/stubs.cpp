@@ -7,9 +7,9 @@
 #include <elf.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
+#include "isa/insn.h"
 #include "verify/truth.h"
 
 namespace tally::verify {
@@ -30,20 +30,6 @@ bool read_record(const elf::Image& image, LinkAddr at, Record& record) {
   return true;
 }
 
-// Where the stub's jump reads its target; 0: it has none.
-uint64_t slot_of(const elf::Image& image, LinkAddr stub) {
-  constexpr size_t kSize = 16;
-  constexpr size_t kJump = 6;  // ff 25 and four bytes relative to the next instruction
-  const auto bytes = image.bytes_at(stub);
-  for (size_t i = 0; i + kJump <= std::min(kSize, bytes.size()); ++i) {
-    if (bytes[i] != 0xff || bytes[i + 1] != 0x25) continue;
-    int32_t distance = 0;
-    std::memcpy(&distance, &bytes[i + 2], sizeof distance);
-    return (stub + i + kJump).value() + static_cast<uint64_t>(int64_t{distance});
-  }
-  return 0;
-}
-
 std::string symbol_of(const elf::Image& image, uint64_t index) {
   const elf::Section* symbols = section_named(image, ".dynsym");
   const elf::Section* names = section_named(image, ".dynstr");
@@ -61,15 +47,15 @@ std::string symbol_of(const elf::Image& image, uint64_t index) {
 
 std::string called_by_stub(const elf::Image& image, LinkAddr stub) {
   if (image.linkage_table_at(stub) == nullptr) return {};
-  const uint64_t slot = slot_of(image, stub);
-  if (slot == 0) return {};
+  const auto slot = isa::pointer_of_stub(image.bytes_at(stub), stub.value());
+  if (!slot) return {};
   for (const char* name : {".rela.plt", ".rela.dyn"}) {
     const elf::Section* table = section_named(image, name);
     if (table == nullptr) continue;
     Elf64_Rela entry{};
     for (LinkAddr at = table->range.begin; at < table->range.end; at = at + sizeof entry) {
       if (!read_record(image, at, entry)) break;
-      if (entry.r_offset == slot) return symbol_of(image, ELF64_R_SYM(entry.r_info));
+      if (entry.r_offset == *slot) return symbol_of(image, ELF64_R_SYM(entry.r_info));
     }
   }
   return {};

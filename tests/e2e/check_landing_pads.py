@@ -13,18 +13,10 @@ import subprocess
 import sys
 
 import processes
+from verifying import TALLY, WORK, expect, finish
 
-TALLY = os.environ["TALLY"]
-WORK = os.environ["WORK"]
 SOURCE = str(pathlib.Path(__file__).parent.parent / "verify" / "landings.cpp")
 WITH_PADS = ("two_calls", "by_pointer", "passes", "deep", "again", "main")
-problems = []
-
-
-def expect(condition, words):
-    if not condition:
-        problems.append(words)
-        print("FAILED: " + words, flush=True)
 
 
 def bolt():
@@ -163,8 +155,7 @@ def main():
     longjmp_and_fork()
     damaged()
     faults_thrown()
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -15,18 +15,9 @@ import subprocess
 import sys
 
 import processes
+from verifying import SOURCES, TALLY, WORK, expect, finish
 
-TALLY = os.environ["TALLY"]
-WORK = os.environ["WORK"]
-SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "verify")
 STACK = 16  # entries of a branch stack
-problems = []
-
-
-def expect(condition, words):
-    if not condition:
-        problems.append(words)
-        print("FAILED: " + words, flush=True)
 
 
 def tool(name):
@@ -163,8 +154,7 @@ def main():
     done = processes.run([TALLY, "check", binary, "--program=" + program], WORK, "binary", 60,
                          cwd=WORK)
     expect(done.status == 125 and b"--text" in done.stderr, f"binary: {done.end()} {done.stderr}")
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
+    return finish()
 
 
 if __name__ == "__main__":

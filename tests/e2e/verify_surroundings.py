@@ -18,22 +18,10 @@ import sys
 import time
 
 import processes
+from verifying import (SOURCES, TALLY, WORK, expect, finish, plain_edges, ranges_of, run,
+                       write_plain)
 
-TALLY = os.environ["TALLY"]
-WORK = os.environ["WORK"]
-SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "verify")
 ENGINES = ("trap", "translate")
-problems = []
-
-
-def expect(condition, words):
-    if not condition:
-        problems.append(words)
-        print("FAILED: " + words, flush=True)
-
-
-def run(command, label, **more):
-    return processes.run(command, WORK, label, 120, cwd=WORK, **more)
 
 
 def compile_program(name, *flags, source=None):
@@ -58,33 +46,6 @@ def verify(command, file, label, *options, **more):
         return done, json.load(f)
 
 
-def ranges_of(program):
-    text = subprocess.run(["nm", "-S", program], check=True, capture_output=True, text=True).stdout
-    rows = [line.split() for line in text.splitlines()]
-    return {r[3]: (int(r[0], 16), int(r[0], 16) + int(r[1], 16)) for r in rows if len(r) == 4}
-
-
-def own_edges(file, program):
-    """Edges within the program, without calls that came back: the plain form."""
-    out = subprocess.run([TALLY, "dump", "edges", file, "--format=csv"], check=True,
-                         capture_output=True, text=True).stdout.splitlines()
-    at = {name: i for i, name in enumerate(out[0].split(","))}
-    edges = {}
-    for row in (line.split(",") for line in out[1:]):
-        own = row[at["module"]] == program and row[at["to_module"]] == program
-        if own and row[at["kind"]] != "call_return":
-            key = (row[at["from_block"]], row[at["to_block"]])
-            edges[key] = edges.get(key, 0) + int(row[at["count"]])
-    return edges
-
-
-def write_plain(edges, label):
-    path = os.path.join(WORK, label + ".edges")
-    with open(path, "w", encoding="utf-8") as f:
-        f.writelines(f"{a} {b} {n}\n" for (a, b), n in edges.items())
-    return path
-
-
 def in_program(verdict, program):
     return [f for f in verdict["findings"] if f["module"] == program]
 
@@ -104,7 +65,7 @@ def not_accused(label, done, verdict, program, procedure):
 def damage_stays_wrong(program, file, label, **more):
     """One edge of `fixed` is off by one: wrong, however much else depends on the surroundings."""
     begin, end = ranges_of(program)["fixed"]
-    edges = own_edges(file, program)
+    edges = plain_edges(file, program)
     inside = [e for e in edges if all(begin <= int(a, 16) < end for a in e)]
     expect(inside, f"{label}: no edges within fixed")
     edges[inside[0]] += 1
@@ -157,7 +118,7 @@ def links(program):
 
 def missing(program):
     file = profile([program], "missing")
-    edges = own_edges(file, program)
+    edges = plain_edges(file, program)
     begin, end = ranges_of(program)["fixed"]
     inside = [e for e in edges if edges[e] and all(begin <= int(a, 16) < end for a in e)]
     for engine in ENGINES:
@@ -219,8 +180,7 @@ def main():
     missing(program)
     command()
     ends(program)
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -22,21 +22,8 @@ import sys
 import time
 
 import processes
-
-TALLY = os.environ["TALLY"]
-WORK = os.environ["WORK"]
-SOURCES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "verify")
-problems = []
-
-
-def expect(condition, words):
-    if not condition:
-        problems.append(words)
-        print("FAILED: " + words, flush=True)
-
-
-def run(command, label, **more):
-    return processes.run(command, WORK, label, 120, cwd=WORK, **more)
+from verifying import (SOURCES, TALLY, WORK, expect, finish, plain_edges, ranges_of, run,
+                       write_plain)
 
 
 def compile_program(name, *flags, source=None):
@@ -61,30 +48,6 @@ def verify(program, file, label, *options):
         with open(result, encoding="utf-8") as f:
             verdict = json.load(f)
     return done, verdict
-
-
-def plain_edges(file, program):
-    """Edges within the main program, as the paper's form has them."""
-    out = subprocess.run([TALLY, "dump", "edges", file, "--format=csv"], check=True,
-                         capture_output=True, text=True).stdout.splitlines()
-    rows = [line.split(",") for line in out[1:]]
-    names = out[0].split(",")
-    at = {name: i for i, name in enumerate(names)}
-    edges = {}
-    for r in rows:
-        if r[at["module"]] == program and r[at["to_module"]] == program:
-            if r[at["kind"]] == "call_return":
-                continue
-            key = (r[at["from_block"]], r[at["to_block"]])
-            edges[key] = edges.get(key, 0) + int(r[at["count"]])
-    return edges
-
-
-def write_plain(edges, label):
-    path = os.path.join(WORK, label + ".edges")
-    with open(path, "w", encoding="utf-8") as f:
-        f.writelines(f"{a} {b} {n}\n" for (a, b), n in edges.items())
-    return path
 
 
 def damaged(program, file):
@@ -229,20 +192,17 @@ def budget_with_threads():
         expect(done.status == 1 and found == [(edge[0], 1)], f"{label} {edge}: {found}")
 
 
-def ranges_of(program):
-    """Address ranges of the program's procedures."""
-    text = subprocess.run(["nm", "-S", program], check=True, capture_output=True, text=True).stdout
-    rows = [line.split() for line in text.splitlines()]
-    return {r[3]: (int(r[0], 16), int(r[0], 16) + int(r[1], 16)) for r in rows if len(r) == 4}
+def rarely(name):
+    """The program whose threads rarely do what they can; its edges and where its procedures lie."""
+    program = compile_program("rarely", "-O1", "-pthread")
+    file = os.path.join(WORK, name + ".tally")
+    profile(program, file)
+    return program, plain_edges(file, program), ranges_of(program)
 
 
 def by_chance():
     """What a run rarely does is claimed: right or wrong, several runs that agree do not show it."""
-    program = compile_program("rarely", "-O1", "-pthread")
-    file = os.path.join(WORK, "rarely.tally")
-    profile(program, file)
-    edges = plain_edges(file, program)
-    ranges = ranges_of(program)
+    program, edges, ranges = rarely("rarely")
 
     def within(procedure):
         begin, end = ranges[procedure]
@@ -270,11 +230,7 @@ def by_chance():
 
 def seeded_with_threads():
     """Many counts of a program with threads are off at once, by a seed: each is found."""
-    program = compile_program("rarely", "-O1", "-pthread")
-    file = os.path.join(WORK, "seeded.tally")
-    profile(program, file)
-    edges = plain_edges(file, program)
-    ranges = ranges_of(program)
+    program, edges, ranges = rarely("seeded")
     begin, end = ranges["work"]
     # How often `work` is called is left alone: if that is claimed otherwise, what it does is, too.
     candidates = sorted(e for e in edges if int(e[1], 16) != begin)
@@ -385,8 +341,7 @@ def main():
     inlined_twice()
     without_end()
     budget_with_threads()
-    print(f"{len(problems)} problems")
-    return 1 if problems else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ TEST(Scheduling, Names) {
 TEST(Clocks, Instructions) {
   const auto reads = [](std::initializer_list<uint8_t> bytes) {
     const std::vector<uint8_t> code(bytes);
-    return reads_chance(code);
+    return isa::reads_chance(code);
   };
   EXPECT_TRUE(reads({0x0f, 0x31}));              // rdtsc
   EXPECT_TRUE(reads({0x0f, 0x01, 0xf9}));        // rdtscp
