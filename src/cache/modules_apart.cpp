@@ -144,7 +144,7 @@ Status ModuleMap::check_generated_collision(TargetRange range) {
     bool meets = it->second != page;
     for (const auto& other : modules_) {
       if (!fresh || other->gone || other->generated) continue;
-      meets |= alike(page_at(page), other->mapped);
+      for (const TargetRange& code : other->executable) meets |= alike(page_at(page), code);
     }
     if (meets) {
       return make_error(

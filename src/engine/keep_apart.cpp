@@ -18,10 +18,14 @@ namespace {
 constexpr uint64_t kLargestKeptApartBytes = 1ull << 30;
 constexpr unsigned kAttemptsMax = 4;
 
+// An address without MAP_FIXED is a hint: who gives one must look at what comes back.  Data stays
+// where it is hinted at, since the less is moved the better; what may become code (compilers at
+// run time reserve their room without any permission, near the program) does not.
 bool placed_by_kernel(const std::array<uint64_t, 6>& arguments) {
   constexpr uint64_t kOwnPlace =
-      MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB;
-  return arguments[0] == 0 && (arguments[3] & kOwnPlace) == 0;
+      MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_HUGETLB;
+  if ((arguments[3] & kOwnPlace) != 0) return false;
+  return arguments[0] == 0 || arguments[2] == PROT_NONE || (arguments[2] & PROT_EXEC) != 0;
 }
 
 }  // namespace

@@ -119,6 +119,54 @@ for more in ([], ["mapped"]):
     named = ["alike in their low 32 bits", "0x323400000000"]
     refused(profile("chosen.tally", CHOSEN, *more), "chosen addresses", 125, named)
 
+# A hint is no order: compilers at run time reserve room near the program, or below 2 GB, without any
+# permission, and make all of it executable afterwards.
+HINTED = compile_c(
+    "hinted",
+    r"""
+    #define _GNU_SOURCE
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #define SIZE (64ul << 20)
+    #define OTHER 0x213400000000ul
+    typedef int (*function)(int);
+    static char* make(char* p, char plus) {
+      memcpy(p, "\x8d\x47", 2);
+      p[2] = plus;
+      p[3] = '\xc3';
+      return p;
+    }
+    int main(int argc, char** argv) {
+      const int all = PROT_READ | PROT_WRITE | PROT_EXEC, kind = MAP_PRIVATE | MAP_ANONYMOUS;
+      const int low = argc > 1 ? MAP_32BIT : 0;
+      void* hint = low ? NULL : (void*)(OTHER + (1ul << 32));
+      char* p = mmap(hint, SIZE, PROT_NONE, kind | MAP_NORESERVE | low, -1, 0);
+      munmap(p, SIZE);
+      // Below 2 GB the kernel chooses within 32 MB by chance.
+      hint = (void*)(low ? OTHER | (uint32_t)((uintptr_t)p + (SIZE / 2)) : OTHER);
+      char* first = make(mmap(hint, 4096, all, kind | MAP_FIXED, -1, 0), 1);
+      p = mmap(low ? NULL : (void*)(OTHER + (1ul << 32)), SIZE, PROT_NONE,
+               kind | MAP_NORESERVE | low, -1, 0);
+      mprotect(p, SIZE, all);
+      uint32_t away = (uint32_t)((uintptr_t)first - (uintptr_t)p);
+      function made[2] = {(function)first, (function)make(p + (away < SIZE ? away : 0), 2)};
+      int sum = 0;
+      for (int i = 0; i < 100; i++) sum += made[i & 1](0);
+      printf("alike %d below 2 GB %d sum %d\n", away < SIZE, (uintptr_t)p + SIZE <= 1ul << 31, sum);
+    }
+    """,
+)
+for more in ([], ["low"]):
+    native = subprocess.run([HINTED, *more], capture_output=True, text=True, check=True).stdout
+    if native != f"alike 1 below 2 GB {len(more)} sum 150\n":
+        complain(f"hinted addresses: natively {native!r}")
+    done = accepted(profile("hinted.tally", HINTED, *more), "a hint that would be alike")
+    said = done.stdout.decode(errors="replace")
+    if said != f"alike 0 below 2 GB {len(more)} sum 150\n":
+        complain(f"hinted addresses: under Tally it printed {said!r}")
+
 # An executable stack grows without a call that Tally could look at: where it may grow to counts as
 # code from the beginning.  One site calls code made at a chosen address, then code deep in the
 # stack whose address has the same low half.
