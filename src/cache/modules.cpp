@@ -69,6 +69,12 @@ Result<std::vector<tracee::Mapping>> ModuleMap::executable_mappings() const {
   return mappings;
 }
 
+std::string ModuleMap::name_of(TargetAddr address) const {
+  const Module* module = containing(address);
+  if (module == nullptr) return fmt::format("{:#x}", address.value());
+  return fmt::format("{}+{:#x}", module->path, module->to_link(address).value());
+}
+
 Status ModuleMap::refresh(TargetRange executable_now) {
   const PhaseTimer timer(phases_, Phase::kModules);
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_.mappings());

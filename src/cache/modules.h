@@ -104,6 +104,9 @@ class ModuleMap {
   // A better place for a new mapping whose addresses are alike to code's in their low 32 bits;
   // nothing when the one it has will do.
   std::optional<TargetAddr> apart_from_code(TargetRange range) const;
+  // An address as a person looks it up: "/usr/bin/gzip+0x1f20", or the bare address.
+  std::string name_of(TargetAddr address) const;
+
   // True when any module has executable memory in the range.
   bool has_code_in(TargetRange range) const;
 

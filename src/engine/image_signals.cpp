@@ -95,9 +95,7 @@ void ImageRun::explain_signal(const Event& event) {
       event.signal, event.info.si_code, reinterpret_cast<uint64_t>(event.info.si_addr), regs.rip,
       regs.rsp, regs.rcx, regs.rax, ledger_.requested_target(slot), static_cast<int>(p.kind),
       p.done, p.pc.value());
-  if (const Module* module = modules_.containing(p.pc)) {
-    text += fmt::format("tally: debug: in {}+{:#x}\n", module->path, module->to_link(p.pc).value());
-  }
+  text += fmt::format("tally: debug: in {}\n", modules_.name_of(p.pc));
   uint8_t bytes[160];
   if (process_->read_memory(TargetAddr(regs.rip - 32), bytes, sizeof bytes)) {
     text += "tally: debug: bytes around rip:";
@@ -112,9 +110,7 @@ void ImageRun::explain_signal(const Event& event) {
       }(),
       slot);
   for (const elf::Frame& frame : trace.frames) {
-    const Module* module = modules_.containing(frame.pc);
-    text += fmt::format("tally: debug:   frame {}+{:#x}\n", module ? module->path : "?",
-                        module ? module->to_link(frame.pc).value() : frame.pc.value());
+    text += fmt::format("tally: debug:   frame {}\n", modules_.name_of(frame.pc));
   }
   std::fputs(text.c_str(), stderr);
 }

@@ -220,6 +220,8 @@ class Ledger : public LedgerBooks {
                    const Landing& landing);
   void switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace,
                     const Landing& landing);
+  void explain_switch(uint32_t slot, const char* what, const elf::BackTrace& trace,
+                      const elf::BackTrace& there, const Landing& landing) const;
   void leave_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace);
   void go_on(uint32_t slot, uint32_t unit, LeftStacks::Found found, const Landing& landing);
   void begin_stack(uint32_t slot, const elf::BackTrace& there, const Landing& landing);

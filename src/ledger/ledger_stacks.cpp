@@ -10,7 +10,11 @@
 //   a stack nobody was on             it begins there: nobody waits on it
 //
 // and unless the first is plain, call frame information from there decides (left_stacks.h).
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "ledger/ledger.h"
 
@@ -114,6 +118,23 @@ void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
   jumps_[slot] = {unit, landing.stack_pointer(), std::nullopt};
 }
 
+// TALLY_DEBUG: who was active where a stack is left or abandoned, and who is shown where it goes.
+void Ledger::explain_switch(uint32_t slot, const char* what, const elf::BackTrace& trace,
+                            const elf::BackTrace& there, const Landing& landing) const {
+  if (std::getenv("TALLY_DEBUG") == nullptr) return;
+  std::string text = fmt::format("tally: debug: process {} slot {}: {}, by {} to {} rsp {:#x}\n",
+                                 process_.pid(), slot, what, landing.by_return ? "return" : "jump",
+                                 modules_.name_of(landing.pc()), landing.stack_pointer());
+  for (const auto& [title, frames] : {std::pair{"from", &trace}, std::pair{"there", &there}}) {
+    for (const elf::Frame& frame : frames->frames) {
+      text += fmt::format("tally: debug:   {} {} cfa {:#x}\n", title, modules_.name_of(frame.pc),
+                          frame.cfa.value());
+    }
+    if (!is_complete(*frames)) text += fmt::format("tally: debug:   {} incomplete\n", title);
+  }
+  std::fputs(text.c_str(), stderr);
+}
+
 // Control goes where the stack pointer alone does not say whose stack it is.
 void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace,
                           const Landing& landing) {
@@ -130,9 +151,11 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
       snapshots_[{slot, unit}] = trace;
       return;
     }
+    explain_switch(slot, "a jump on its own stack", trace, there, landing);
     return jump_within(slot, unit, trace, i, landing);
   }
   if (auto left = left_.take_shown_by(there)) {
+    explain_switch(slot, "back to a stack that was left", trace, there, landing);
     leave_stack(slot, unit, trace);
     return go_on(slot, unit, std::move(*left), landing);
   }
@@ -146,6 +169,8 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   if (const auto target = frame_holding(trace, landing.stack_pointer()); target && !followed) {
     return jump_within(slot, unit, trace, *target, landing);
   }
+  explain_switch(slot, followed ? "a new stack" : "a stack that cannot be followed", trace, first,
+                 landing);
   if (!followed) name_switched_stacks(kSwitched);
   leave_stack(slot, unit, trace);
   begin_stack(slot, first, landing);
