@@ -61,7 +61,10 @@ void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& af
   // A return of the procedure in the ordinary way, or a tail call.
   if (stack_pointer < end && end - stack_pointer <= 16) return;
   const bool to_caller = frames.size() > 1 && frames[1].pc == landing.pc();
-  if (by_return && stack_pointer == end && to_caller) return;
+  // Arguments on the stack may be gone with it.
+  const bool in_caller = stack_pointer == end || (to_caller && stack_pointer > end &&
+                                                  stack_pointer <= frames[1].cfa.value());
+  if (by_return && to_caller && in_caller) return;
   // The frames that are left are gone; a second jump from the same entry (an exception that passes
   // several cleanups) starts from a new snapshot.
   snapshots_.erase(it);
@@ -118,6 +121,21 @@ void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
   jumps_[slot] = {unit, landing.stack_pointer(), std::nullopt};
 }
 
+// Whether control stays within the innermost frame of `trace`: code without call frame information
+// calls parts of itself.  What back-traces from there do not know may be missing.
+bool Ledger::is_within_own_frame(const elf::BackTrace& trace, const elf::BackTrace& there) {
+  const auto& was = trace.frames;
+  const auto& now = there.frames;
+  if (now.size() < 2 || now.size() > was.size()) return false;
+  if (now.front().cfa.value() == 0 || now.front().cfa != was.front().cfa) return false;
+  for (size_t i = 1; i < now.size(); ++i) {
+    if (now[i].pc != was[i].pc) return false;
+    const bool last = i + 1 == now.size();
+    if (now[i].cfa != was[i].cfa && !(last && now[i].cfa.value() == 0)) return false;
+  }
+  return true;
+}
+
 // TALLY_DEBUG: who was active where a stack is left or abandoned, and who is shown where it goes.
 void Ledger::explain_switch(uint32_t slot, const char* what, const elf::BackTrace& trace,
                             const elf::BackTrace& there, const Landing& landing) const {
@@ -145,6 +163,10 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   const bool described = range.has_value();
   // Where this stack began says nothing about the others.
   const elf::BackTrace there = back_trace_to(std::nullopt, landing.registers, slot);
+  if (!described && is_within_own_frame(trace, there)) {
+    snapshots_[{slot, unit}] = trace;
+    return;
+  }
   for (size_t i = 0; described && i < trace.frames.size(); ++i) {
     if (!is_same_stack(trace, i, there)) continue;
     if (i == 0) {  // to another place of its own activation
