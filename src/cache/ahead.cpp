@@ -83,8 +83,8 @@ BlockRef CodeCache::make_ahead(const Certain& callee) {
     return *found == kGone ? BlockRef{} : unpack(*found);
   }
   const Module* module = modules_.at(callee.target);
-  const bool plain =
-      module != nullptr && module->area != nullptr && !module->generated && !module->from_memory;
+  const bool plain = module != nullptr && module->area != nullptr &&
+                     !module->area->is_for_pieces() && !module->generated && !module->from_memory;
   if (!plain || !check_room()) return {};
   Result<BlockRef> ref = resolve(callee.target, callee.how);
   return ref ? *ref : BlockRef{};

@@ -138,7 +138,7 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
 
 Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   const PhaseTimer timer(phases_, Phase::kDiscover);
-  if (module.area == nullptr) {
+  if (module.area == nullptr || module.area->is_for_pieces()) {
     TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
   }
   modules_.drop_snapshot();
@@ -188,6 +188,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
         {module.to_target(begin), module.to_target(begin + unit->source.size())}));
   }
   number_probes(*unit, *known);
+  unit->area = module.area;
   TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
   if (kept_ != nullptr) kept_->unit(*unit, modules_);

@@ -254,7 +254,7 @@ class CodeCache : public Translated {
   void remove_return(uint64_t original);
   void remove_pair(uint32_t site_id, uint32_t index);
   translate::Whereabouts whereabouts(BlockRef to, bool jump) const;
-  Area& area_of(BlockRef ref) { return *units_[ref.unit]->module->area; }
+  Area& area_of(BlockRef ref) { return *units_[ref.unit]->area; }
   // Errors when counters or code cache are nearly used up: better named than run into.
   Status check_room() const;
   ArrivalStub& arrival_at(BlockRef ref);

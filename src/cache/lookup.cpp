@@ -221,8 +221,8 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
   pair.to = to;
   pair.counter = allocate_counter();
   const auto index = static_cast<uint32_t>(link_pairs_.size());
-  pair.stub = emit_piece(
-      *source.module->area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0}, [&](auto& as) {
+  pair.stub =
+      emit_piece(*source.area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0}, [&](auto& as) {
         return emit_link_stub(as, counted(pair.counter), destination.flags_live_at(to),
                               destination.entry_of(to), whereabouts(to, false));
       });
@@ -311,7 +311,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
 
 Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   const Unit& destination = *units_[to.unit];
-  Area& area = *units_[state.unit]->module->area;
+  Area& area = *units_[state.unit]->area;
   const auto site_id = static_cast<uint32_t>(&state - sites_.data());
   Pair pair;
   pair.target = target;
@@ -413,7 +413,7 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
     erase_jmp(state.site.field);
     return;
   }
-  Area& area = *units_[state.unit]->module->area;
+  Area& area = *units_[state.unit]->area;
   set_branch(state.site.field,
              emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
                         [&](auto& as) { return emit_hash_dispatch(as, state.hash, table); }));

@@ -112,16 +112,25 @@ std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
   if (!collisions_forbidden_ || !alike_to_code(range)) return std::nullopt;
   const auto mappings = process_.mappings();
   if (!mappings) return std::nullopt;
+  const auto will_do = [&](TargetRange there) {
+    return !alike_to_code(there) &&
+           std::none_of(mappings->begin(), mappings->end(),
+                        [&](const auto& m) { return overlaps(m.range, there); });
+  };
   constexpr uint64_t kStepBytes = 64ull << 20;
   constexpr uint64_t kFarthestBytes = 64ull << 30;
-  for (uint64_t down = kStepBytes; down < std::min(kFarthestBytes, range.begin.value());
-       down += kStepBytes) {
-    const TargetRange lower{range.begin - down, range.end - down};
-    const bool taken = std::any_of(mappings->begin(), mappings->end(),
-                                   [&](const auto& m) { return overlaps(m.range, lower); });
-    if (!taken && !alike_to_code(lower)) return lower.begin;
+  constexpr uint64_t kLowest = 1ull << 20;
+  // As well aligned as it is, if possible: some compilers try again otherwise.
+  const uint64_t aligned_bytes = range.begin.value() & -range.begin.value();
+  for (uint64_t step = std::clamp<uint64_t>(aligned_bytes, kStepBytes, 1ull << 30);;
+       step = kStepBytes) {
+    for (uint64_t down = step; down < kFarthestBytes && down + kLowest < range.begin.value();
+         down += step) {
+      const TargetRange lower{range.begin - down, range.end - down};
+      if (will_do(lower)) return lower.begin;
+    }
+    if (step == kStepBytes) return std::nullopt;
   }
-  return std::nullopt;
 }
 
 Status ModuleMap::check_executable_collision(TargetRange range) const {

@@ -258,11 +258,14 @@ Area& Region::place_area(CacheAddr base) {
 Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
                                const RemoteCall& call) {
   for (Area& area : areas_) {
-    if (reaches(area.base.value(), range) && area.used_bytes < kAreaHalfBytes * 3 / 4) {
-      return &area;
-    }
+    if (reaches(area.base.value(), range) && !area.is_for_pieces()) return &area;
   }
-  if (areas_.size() == kAreasMax) return make_error("too many modules far apart from each other");
+  if (areas_.size() == kAreasMax) {
+    return make_error(
+        "{} code caches of {} MB are full, or too far from the code at {:#x}; the "
+        "program runs more code than fits",
+        kAreasMax, kAreaSizeBytes >> 20, range.begin.value());
+  }
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
   const uint64_t begin = range.begin.value() & ~0xfffull;
   const uint64_t end = (range.end.value() + 0xfff) & ~0xfffull;

@@ -29,6 +29,12 @@ struct Area {
   uint64_t used_bytes = 0;       // of the first half: bodies, pairs, arrivals
   uint64_t cold_used_bytes = 0;  // of the second half: stubs that run seldom
   translate::GatewayCode gateway;
+
+  // What is left is for the pairs and arrivals of the units it holds; new units go elsewhere.
+  bool is_for_pieces() const {
+    constexpr uint64_t kUnitsBytesMax = translate::kAreaHalfBytes * 3 / 4;
+    return used_bytes > kUnitsBytesMax || cold_used_bytes > kUnitsBytesMax;
+  }
 };
 
 class Region {

@@ -30,6 +30,7 @@ struct BlockRef {
 struct Unit {
   uint32_t id = 0;
   Module* module = nullptr;
+  Area* area = nullptr;             // holds it, and the pieces that lead from it and into it
   cfg::Procedure procedure;         // without its instructions
   std::vector<uint8_t> insn_sizes;  // by instruction
   translate::Plan plan;

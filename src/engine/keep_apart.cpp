@@ -8,6 +8,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
 #include "engine/service.h"
 
 namespace tally::engine {
@@ -16,16 +21,18 @@ namespace {
 
 // Larger ones are reservations of data; hardly any place would do for them.
 constexpr uint64_t kLargestKeptApartBytes = 1ull << 30;
+constexpr uint64_t kLargestHintedBytes = 512ull << 20;
 constexpr unsigned kAttemptsMax = 4;
+constexpr uint64_t kOwnPlace = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_HUGETLB;
 
 // An address without MAP_FIXED is a hint: who gives one must look at what comes back.  Data stays
 // where it is hinted at, since the less is moved the better; what may become code (compilers at
 // run time reserve their room without any permission, near the program) does not.
-bool placed_by_kernel(const std::array<uint64_t, 6>& arguments) {
-  constexpr uint64_t kOwnPlace =
-      MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_HUGETLB;
+bool placed_by_kernel(const std::array<uint64_t, 6>& arguments, uint64_t size_bytes) {
   if ((arguments[3] & kOwnPlace) != 0) return false;
-  return arguments[0] == 0 || arguments[2] == PROT_NONE || (arguments[2] & PROT_EXEC) != 0;
+  if (arguments[0] == 0) return size_bytes <= kLargestKeptApartBytes;
+  const bool code = arguments[2] == PROT_NONE || (arguments[2] & PROT_EXEC) != 0;
+  return code && size_bytes <= kLargestHintedBytes;
 }
 
 }  // namespace
@@ -33,19 +40,27 @@ bool placed_by_kernel(const std::array<uint64_t, 6>& arguments) {
 // Goes in front of everything else that is done about a finished call: it may be begun again.
 Result<uint64_t> Service::keep_apart(const PendingCall& call, uint64_t result) {
   const uint64_t size_bytes = (call.arguments[1] + 0xfff) & ~uint64_t{0xfff};
-  if (call.number != SYS_mmap || !placed_by_kernel(call.arguments) ||
-      size_bytes > kLargestKeptApartBytes) {
-    return result;
-  }
+  if (call.number != SYS_mmap || !placed_by_kernel(call.arguments, size_bytes)) return result;
   for (unsigned attempt = 0; attempt < kAttemptsMax; ++attempt) {
     const TargetRange range{TargetAddr(result), TargetAddr(result + size_bytes)};
     const std::optional<TargetAddr> better = modules_.apart_from_code(range);
     if (!better) return result;
     TRY(call_in_target(SYS_munmap, {result, size_bytes, 0, 0, 0, 0}));
     std::array<uint64_t, 6> again = call.arguments;
-    again[0] = better->value();
     again[2] = protection_for_kernel(again[2]);
-    TRY_ASSIGN(const int64_t placed, call_in_target(SYS_mmap, again));
+    // As a hint it would not do: the kernel wants more room than it needs, to align large pages.
+    again[0] = better->value();
+    again[3] |= MAP_FIXED_NOREPLACE;
+    TRY_ASSIGN(int64_t placed, call_in_target(SYS_mmap, again));
+    if (placed < 0) {  // another thread was faster, perhaps
+      again[0] = call.arguments[0];
+      again[3] = call.arguments[3];
+      TRY_ASSIGN(placed, call_in_target(SYS_mmap, again));
+    }
+    if (std::getenv("TALLY_DEBUG") != nullptr) {
+      fmt::print(stderr, "tally: debug: process {}: {:#x} bytes moved from {:#x} to {:#x}\n",
+                 process_.pid(), size_bytes, result, placed);
+    }
     if (placed < 0) return static_cast<uint64_t>(placed);
     result = static_cast<uint64_t>(placed);
   }
