@@ -132,7 +132,7 @@ for more in ([], ["mapped"]):
     named = ["alike in their low 32 bits", "0x323400000000"]
     refused(profile("chosen.tally", CHOSEN, *more), "chosen addresses", 125, named)
 
-# A hint is no order: compilers at run time reserve room near the program, or below 2 GB, without any
+# A hint is no order: compilers at run time reserve room near the program, or below 2 GB, with no
 # permission, and make all of it executable afterwards.
 HINTED = compile_c(
     "hinted",
