@@ -102,6 +102,7 @@ class Suite:
     def script_test(self, path, folder):
         env = dict(os.environ, TALLY=self.tally, STEPPER=self.stepper, WORK=folder, LC_ALL="C")
         env["PYTHONPATH"] = os.path.join(TESTS, "oracle")
+        env["TALLY_CACHE"] = os.path.join(folder, "cache")
         done = processes.run([path], folder, "test", E2E_TIMEOUT_S, env=env, randomize=True)
         text = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
         if done.status == 77:
@@ -178,7 +179,8 @@ class Case:
         self.program = program
         self.command = [executable] + program.arguments()
         self.folder = folder
-        self.env = dict(processes.ENVIRONMENT, **program.environment())
+        self.env = dict(processes.ENVIRONMENT, TALLY_CACHE=os.path.join(folder, "cache"),
+                        **program.environment())
         self.stdin = None
         self.native = None
         self.reported = None

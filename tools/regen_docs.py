@@ -75,7 +75,7 @@ def main():
     parser.add_argument("documents", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
     documents = options.documents or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    environment = dict(os.environ, LC_ALL="C.UTF-8", NO_COLOR="1",
+    environment = dict(os.environ, LC_ALL="C.UTF-8", NO_COLOR="1", TALLY_CACHE="",
                        PATH=f"{options.tally.resolve().parent}:{os.environ['PATH']}")
     failures = []
     for document in documents:

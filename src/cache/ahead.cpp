@@ -65,6 +65,7 @@ std::vector<CodeCache::Certain> CodeCache::certain_callees(const Unit& unit) {
 }
 
 void CodeCache::translate_ahead() {
+  recall_fresh();
   if (!optimizations_.has(Optimization::kAhead)) return fresh_.clear();
   for (size_t i = 0; i < fresh_.size() && fresh_.size() < kAheadMax; ++i) {
     const uint32_t id = fresh_[i];

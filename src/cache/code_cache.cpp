@@ -169,6 +169,8 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   unit->replaceable = request.replaceable;
   unit->open_calls = request.open_calls;
   unit->checked = request.unstable;
+  unit->asked = address;
+  unit->asked_how = how;
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = &module;
   unit->provenance = request.entry == address && request.entry != bounds.entry

@@ -39,15 +39,13 @@
 #include "cache/optimizations.h"
 #include "cache/phases.h"
 #include "cache/plan.h"
+#include "cache/recall.h"
 #include "cache/region.h"
 #include "cache/translated.h"
 #include "cache/unit_index.h"
 #include "profile/model.h"
 
 namespace tally::engine {
-
-// How control came to an address; it decides what the address is taken for.
-enum class Arrival : uint8_t { kCall, kJump, kReturn };
 
 struct EventState {
   EventKind kind = EventKind::kSnapshot;
@@ -69,6 +67,7 @@ struct CodeRecord {
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
   uint64_t known = 0;        // units whose procedure another image run had found
+  uint64_t recalled = 0;     // units that an earlier run had translated, and nobody has asked for
   uint64_t invalidated = 0;  // units that went because their code had changed
 };
 
@@ -134,8 +133,14 @@ class CodeCache : public Translated {
   Result<CacheAddr> take_link(uint32_t link);
   Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
   Result<CacheAddr> take_return(TargetAddr target);
-  // Translates what is sure to be asked for after what the last answers have translated.
+  // Translates what is sure to be asked for after what the last answers have translated, and what
+  // an earlier run has been asked for.
   void translate_ahead();
+
+  // What an earlier run has left; before anything is translated.
+  void set_recollection(Recollection recollection);
+  // What this run leaves, from the sums of its counters; nothing where that is not news.
+  std::optional<Recollection> recollect(const std::vector<uint64_t>& counters) const;
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
@@ -276,6 +281,10 @@ class CodeCache : public Translated {
     Arrival how;
   };
   static std::vector<Certain> certain_callees(const Unit& unit);
+  void recall_fresh();
+  void recall_units(uint32_t index, const Module& module);
+  void recall_links(uint32_t index, const Module& module);
+  void recall_pairs();
   BlockRef make_ahead(const Certain& callee);
   void follow_linkage_slot(uint32_t id);
   void join_table(uint32_t site_id, TargetAddr asked);
@@ -297,7 +306,9 @@ class CodeCache : public Translated {
   PlacementKind placement_;
   PhaseTimes& phases_;
   Optimizations optimizations_;
-  std::vector<uint32_t> fresh_;  // units made since the last `translate_ahead`
+  Recollection recollection_;            // what is left to be made of it
+  std::vector<const Module*> recalled_;  // by its modules: those that have been made
+  std::vector<uint32_t> fresh_;          // units made since the last `translate_ahead`
   CacheJournal* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;

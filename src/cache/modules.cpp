@@ -69,6 +69,14 @@ Result<std::vector<tracee::Mapping>> ModuleMap::executable_mappings() const {
   return mappings;
 }
 
+void ModuleMap::note_sealed(TargetRange range) {
+  for (const auto& module : modules_) {
+    if (module->gone || module->generated || module->image->relro().empty()) continue;
+    const TargetAddr begin = module->to_target(module->image->relro().begin);
+    module->sealed |= range.contains(TargetAddr(begin.value() & kPageMask));
+  }
+}
+
 std::string ModuleMap::name_of(TargetAddr address) const {
   const Module* module = containing(address);
   if (module == nullptr) return fmt::format("{:#x}", address.value());
@@ -140,6 +148,8 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     high = std::max(high, (s.range.end.value() + 0xfffu) & kPageMask);
   }
   module->mapped = {TargetAddr(low + module->bias), TargetAddr(high + module->bias)};
+  module->sealed =
+      module->image->relro().empty() || module->image->type() == elf::FileType::kExecutable;
   module->executable.add(executable);
   for (const tracee::Mapping& m : all) {
     if (m.executable && m.path == mapping.path && m.range.begin != executable.begin &&

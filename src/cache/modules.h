@@ -37,6 +37,7 @@ struct Module {
   bool generated = false;    // no file behind it
   bool from_memory = false;  // its code is what is in memory, not what is in the file
   bool gone = false;         // unmapped (dlclose)
+  bool sealed = false;       // the loader has relocated it, and made that read-only
   Area* area = nullptr;      // once something of it is translated
   cfg::CodeView view;
   std::unique_ptr<cfg::Discoverer> discoverer;
@@ -101,6 +102,9 @@ class ModuleMap {
   bool low_halves_may_collide(uint64_t below_bytes) const;
   // From now on a new module that collides is an error.
   void forbid_collisions() { collisions_forbidden_ = true; }
+
+  // Memory has become read-only: modules whose relocated part begins there are complete.
+  void note_sealed(TargetRange range);
   // A better place for a new mapping whose addresses are alike to code's in their low 32 bits;
   // nothing when the one it has will do.
   std::optional<TargetAddr> apart_from_code(TargetRange range) const;

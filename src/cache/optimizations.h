@@ -11,8 +11,9 @@ namespace tally::engine {
 enum class Optimization : uint8_t {
   kAhead,   // procedures that are sure to be called are translated with their caller
   kTables,  // the first jump through a table known to discovery leads to all of its targets
+  kRecall,  // what an earlier run of the program has translated is translated at once (recall.h)
 };
-inline constexpr std::array<std::string_view, 2> kOptimizationNames = {"ahead", "tables"};
+inline constexpr std::array<std::string_view, 3> kOptimizationNames = {"ahead", "tables", "recall"};
 
 // Those that are on.
 class Optimizations {

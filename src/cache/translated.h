@@ -27,6 +27,9 @@ struct BlockRef {
   auto operator<=>(const BlockRef&) const = default;
 };
 
+// How control came to an address; it decides what the address is taken for.
+enum class Arrival : uint8_t { kCall, kJump, kReturn };
+
 struct Unit {
   uint32_t id = 0;
   Module* module = nullptr;
@@ -55,6 +58,11 @@ struct Unit {
     if (ref.insn != 0 || checked) return isa::flag::kAll;
     return procedure.blocks[ref.block].flags_live_in;
   }
+  // See recall.h.
+  LinkAddr asked;  // translation was asked for here ...
+  Arrival asked_how = Arrival::kCall;
+  bool recalled = false;  // ... by an earlier run
+
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);
   }
@@ -82,7 +90,8 @@ struct Pair {
   BlockRef to;
   uint32_t counter = 0;
   translate::Stub stub;
-  bool cut = false;  // the target was unmapped
+  bool cut = false;       // the target was unmapped
+  bool recalled = false;  // an earlier run has made it
 };
 
 struct SiteState {

@@ -87,6 +87,17 @@ Status switch_off(const std::vector<std::string>& names, engine::RunOptions& run
   return Ok{};
 }
 
+// Where runs leave what the next run of the same program is likely to need.
+engine::RecallFolder recall_folder() {
+  if (const char* folder = std::getenv("TALLY_CACHE")) return engine::RecallFolder(folder);
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && cache[0] == '/') {
+    return engine::RecallFolder(fmt::format("{}/tally", cache));
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || home[0] != '/') return {};
+  return engine::RecallFolder(fmt::format("{}/.cache/tally", home));
+}
+
 // A command, or a process that runs already.
 Status choose_target(const Options& options, engine::RunOptions& run) {
   if (!options.pid) {
@@ -128,6 +139,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   TRY(choose_target(options, run_options));
   TRY(choose_placement(options.placement, run_options));
   TRY(switch_off(options.no_opt, run_options));
+  run_options.recall = recall_folder();
   if (run_options.placement == engine::PlacementKind::kNone && !options.keep_counters.empty()) {
     return make_error(ErrorKind::kUsage, "--placement=none counts nothing that could be kept");
   }

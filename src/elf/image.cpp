@@ -138,6 +138,9 @@ LinkAddr Image::entry() const {
 const std::optional<std::string>& Image::interpreter() const {
   return impl_->layout.interpreter;
 }
+LinkRange Image::relro() const {
+  return impl_->layout.relro;
+}
 const std::vector<Segment>& Image::segments() const {
   return impl_->layout.segments;
 }

@@ -89,6 +89,8 @@ class Image {
   LinkAddr entry() const;
   const std::optional<std::string>& interpreter() const;  // PT_INTERP
   const std::vector<Segment>& segments() const;
+  // What the loader makes read-only once it has relocated the file; empty if there is none.
+  LinkRange relro() const;
   const std::vector<Section>& sections() const;  // allocated ones; empty if stripped of headers
   // The section of stubs for calls to other modules (.plt, .plt.sec, .plt.got) that the address
   // lies in; nullptr if in none.

@@ -145,6 +145,10 @@ class LayoutReader {
 
   Status read_program_header(const Elf64_Phdr& header) {
     if (header.p_type == PT_NULL) return Ok{};
+    if (header.p_type == PT_GNU_RELRO && fits(header.p_vaddr, header.p_memsz, kAddressLimit)) {
+      layout_.relro = {LinkAddr(header.p_vaddr), LinkAddr(header.p_vaddr + header.p_memsz)};
+      return Ok{};
+    }
     const bool used = header.p_type == PT_LOAD || header.p_type == PT_INTERP ||
                       header.p_type == PT_NOTE || header.p_type == PT_DYNAMIC ||
                       header.p_type == PT_GNU_EH_FRAME;

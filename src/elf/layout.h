@@ -49,6 +49,7 @@ struct Layout {
   std::optional<std::string> interpreter;
   std::optional<MappedPart> eh_frame_header;  // PT_GNU_EH_FRAME
   std::optional<MappedPart> dynamic;          // PT_DYNAMIC
+  LinkRange relro;                            // PT_GNU_RELRO, empty if there is none
 
   // File bytes mapped at `address`, up to the end of that segment's file part.
   std::span<const uint8_t> bytes_at(LinkAddr address) const;

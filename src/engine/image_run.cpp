@@ -130,6 +130,7 @@ Status ImageRun::set_up() {
   TRY(find_syscall_insn(mappings));
   const user_regs_struct start = process_->registers(pid);
   TRY(map_everything(TargetAddr(start.rsp - 4096)));
+  recall();
   const std::string program = process_->executable_path();
 
   const std::optional<uint32_t> slot = service_.open_slot();
@@ -149,6 +150,27 @@ Status ImageRun::set_up() {
   regs.gs_base = region_.thread_block(*slot).value();
   process_->set_registers(pid, regs);
   return Ok{};
+}
+
+// What earlier runs of this program have left; for code that is there from its start on.
+void ImageRun::recall() {
+  if (!options_.optimizations.has(Optimization::kRecall)) return;
+  for (const auto& module : modules_.all()) {
+    if (module->generated) continue;
+    if (module->main_program) program_build_id_ = module->image->build_id();
+    if (!module->main_program) module->sealed = true;  // the loader, which begins with itself
+  }
+  if (!program_build_id_.empty()) cache_.set_recollection(options_.recall.find(program_build_id_));
+}
+
+// A guess that cannot be kept changes no count; the report shows why.
+void ImageRun::leave_recollection(const std::vector<uint64_t>& counters) {
+  if (program_build_id_.empty()) return;
+  const std::optional<Recollection> recollection = cache_.recollect(counters);
+  if (!recollection) return;
+  if (Status kept = options_.recall.keep(program_build_id_, *recollection); !kept) {
+    facts_.more.emplace_back("recall_not_kept", kept.error().message);
+  }
 }
 
 // The region, the modules, and the program's text out of reach.  `scratch`: writable memory of the
@@ -397,6 +419,7 @@ void ImageRun::solve(profile::Profile& result) {
   // The profile of a large program is as large as what it is made from; both should not be here at
   // once more than need be.
   constexpr uint64_t kLargeBlocks = 300'000;
+  leave_recollection(counters);
   region_.unmap();
   cache_.seal();
   if (cache_.stats().blocks > kLargeBlocks) malloc_trim(0);
@@ -436,6 +459,7 @@ void ImageRun::collect(profile::Profile& result) {
   }
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
+  run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));
   });

@@ -168,6 +168,8 @@ class ImageRun {
   Status hide_text();
   void choose_forms();
   void enable_feedback();
+  void recall();
+  void leave_recollection(const std::vector<uint64_t>& counters);
   bool caught_by_net(const tracee::Event& event);
   bool back_from_vsyscall(uint32_t slot, user_regs_struct& regs);
   void explain_signal(const tracee::Event& event);
@@ -189,6 +191,7 @@ class ImageRun {
   uint32_t threads_total_ = 1;
   bool net_named_ = false;
   profile::Run facts_;
+  std::string program_build_id_;  // where what it has executed may be kept for the next run
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double cpu_before_seconds_ = 0;  // what the process had used when this image began
   bool over_ = false;

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "cache/optimizations.h"
 #include "cache/plan.h"
+#include "cache/recall.h"
 #include "profile/model.h"
 
 namespace tally::engine {
@@ -27,6 +28,7 @@ struct RunOptions {
   PlacementKind placement = PlacementKind::kEdges;
   std::optional<profile::Profile> feedback;  // for kFeedback
   Optimizations optimizations;
+  RecallFolder recall;          // what earlier runs have left
   bool follow_children = true;  // else processes that are forked run natively
   // What has been counted is kept in files while it is counted; not with `attach_to`.
   Keeper* keeper = nullptr;

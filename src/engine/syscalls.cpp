@@ -353,6 +353,7 @@ Status Service::memory_changed(const PendingCall& call, uint64_t result) {
       if (protection & PROT_GROWSDOWN) {
         TRY_ASSIGN(range.begin, modules_.mapping_begin(range.begin));
       }
+      if ((protection & PROT_WRITE) == 0) modules_.note_sealed(range);
       return generated_.protection_changed(range, protection);
     }
     case SYS_munmap:

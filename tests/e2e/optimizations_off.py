@@ -83,7 +83,7 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
     results, misses = {}, {}
     for off in ("", "ahead", "tables", "ahead,tables"):
         file = f"{kind}-{off.replace(',', '-') or 'on'}.tally"
-        option = [f"--no-opt={off}"] if off else []
+        option = [f"--no-opt=recall{',' if off else ''}{off}"]
         done = accepted(["profile", "-o", path(file), *option, "--", program], f"{kind} {off}")
         results[off] = (done.stdout, only(program, executed(file)))
         misses[off] = int(facts(file)["misses_link"]) + int(facts(file)["misses_indirect"])

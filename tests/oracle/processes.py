@@ -17,6 +17,8 @@ ENVIRONMENT = {
     "TZ": "UTC",
     # Tally finds the totals of threads by another way as well, and compares.
     "TALLY_CHECK": "1",
+    # From the second run of a program on, a test's runs use what the first has left.
+    "TALLY_CACHE": os.environ.get("TALLY_CACHE", ""),
 }
 
 # What is ignored here (nohup, a job in the background) would be ignored in every program; what is

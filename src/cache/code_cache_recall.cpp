@@ -1,0 +1,180 @@
+// What an earlier run has translated is translated again, a module at a time.  See recall.h.
+#include <algorithm>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "cache/code_cache.h"
+
+namespace tally::engine {
+
+namespace {
+
+bool is_recalled(const Module& module) {
+  return !module.generated && !module.from_memory && module.image != nullptr &&
+         !module.image->build_id().empty();
+}
+
+}  // namespace
+
+void CodeCache::set_recollection(Recollection recollection) {
+  recollection_ = std::move(recollection);
+  recalled_.assign(recollection_.modules.size(), nullptr);
+}
+
+// The parts of modules that code has been asked for since the last time.
+void CodeCache::recall_fresh() {
+  if (recollection_.modules.empty()) return;
+  bool more = false;
+  for (size_t i = 0; i < fresh_.size(); ++i) {
+    const Module& module = *units_[fresh_[i]]->module;
+    // Jump tables are found in memory: not before they have been relocated.
+    if (!is_recalled(module) || !module.sealed) continue;
+    for (uint32_t m = 0; m < recalled_.size(); ++m) {
+      if (recalled_[m] != nullptr || recollection_.modules[m] != module.image->build_id()) continue;
+      recalled_[m] = &module;
+      recall_units(m, module);
+      recall_links(m, module);
+      more = true;
+    }
+  }
+  if (more) recall_pairs();
+}
+
+void CodeCache::recall_units(uint32_t index, const Module& module) {
+  for (const Recollection::Asked& asked : recollection_.asked) {
+    if (asked.module != index || asked.how > static_cast<uint8_t>(Arrival::kReturn)) continue;
+    const TargetAddr address = module.to_target(LinkAddr(asked.address));
+    const size_t before = units_.size();
+    make_ahead({address, static_cast<Arrival>(asked.how)});
+    for (size_t i = before; i < units_.size(); ++i) units_[i]->recalled = true;
+    stats_.recalled += units_.size() - before;
+  }
+}
+
+// Direct branches from one procedure into the middle of another.
+void CodeCache::recall_links(uint32_t index, const Module& module) {
+  std::unordered_set<uint64_t> entered;
+  for (const Recollection::Entered& one : recollection_.entered) {
+    if (one.module == index) entered.insert(module.to_target(LinkAddr(one.block)).value());
+  }
+  for (uint32_t id = 0; id < links_.size() && !entered.empty(); ++id) {
+    const uint64_t target = link_target(id).value();
+    const bool waits = link_waits_[id] != 0 && !units_[links_[id].first]->replaceable;
+    if (!waits || !entered.contains(target)) continue;
+    const uint64_t* found = blocks_.find(target);
+    if (found == nullptr || *found == kGone || !check_room()) continue;
+    const BlockRef to = unpack(*found);
+    if (units_[to.unit]->replaceable) continue;
+    const auto [unit, link] = links_[id];
+    if (link_is_call(id)) enter_landing({unit, units_[unit]->code.links[link].block});
+    set_branch(units_[unit]->code.links[link].field, way_in(to));
+    link_waits_[id] = 0;
+  }
+}
+
+// Those whose both sides are there; the others wait for their modules.
+void CodeCache::recall_pairs() {
+  std::unordered_map<uint64_t, uint32_t> site_at;
+  for (uint32_t id = 0; id < sites_.size(); ++id) {
+    const BlockRef block{sites_[id].unit, sites_[id].site.block};
+    if (!units_[block.unit]->replaceable) site_at.emplace(address_of(block).value(), id);
+  }
+  std::vector<Recollection::Led> waiting;
+  for (const Recollection::Led& led : recollection_.led) {
+    const Module* from = recalled_[led.module];
+    const Module* to = recalled_[led.to_module];
+    if (from == nullptr || to == nullptr) {
+      waiting.push_back(led);
+      continue;
+    }
+    if (from->gone || to->gone) continue;
+    const auto site = site_at.find(from->to_target(LinkAddr(led.block)).value());
+    const TargetAddr target = to->to_target(LinkAddr(led.to));
+    const uint64_t* found = blocks_.find(target.value());
+    if (site == site_at.end() || found == nullptr || *found == kGone || !check_room()) continue;
+    const BlockRef ref = unpack(*found);
+    if (units_[ref.unit]->replaceable) continue;
+    SiteState& state = sites_[site->second];
+    const size_t before = state.pairs.size();
+    if (state.site.call) enter_landing({state.unit, state.site.block});
+    join_pair(site->second, target, ref);
+    if (state.pairs.size() > before) state.pairs.back().recalled = true;
+  }
+  recollection_.led = std::move(waiting);
+}
+
+// What has been executed, for the next run; nothing if that is no more than this one was told.
+// What was recalled in vain stays on record, for programs that do now this and now that, as long as
+// it is not the larger part.
+std::optional<Recollection> CodeCache::recollect(const std::vector<uint64_t>& counters) const {
+  const auto is_counted = [&](int32_t id) {
+    return id != translate::kNoCounter && counters[static_cast<size_t>(id)] != 0;
+  };
+  const auto is_executed = [&](const Unit& unit) {
+    const auto& blocks = unit.plan.block_counter;
+    const auto& edges = unit.plan.edge_counter;
+    // Slots of a linkage table have nothing but the pairs of their one jump.
+    const auto sites = std::span(sites_).subspan(unit.first_site, unit.code.sites.size());
+    return std::any_of(blocks.begin(), blocks.end(), is_counted) ||
+           std::any_of(edges.begin(), edges.end(), is_counted) ||
+           std::any_of(sites.begin(), sites.end(), [&](const SiteState& site) {
+             return std::any_of(site.pairs.begin(), site.pairs.end(),
+                                [&](const Pair& pair) { return counters[pair.counter] != 0; });
+           });
+  };
+  const auto is_lasting = [](const Unit& unit) {
+    return !unit.dead && !unit.replaceable && is_recalled(*unit.module);
+  };
+  Recollection result;
+  std::map<std::string, uint32_t> numbers;
+  const auto number_of = [&](const Module& module) {
+    const std::string& id = module.image->build_id();
+    const auto [it, fresh] = numbers.try_emplace(id, result.modules.size());
+    if (fresh) result.modules.push_back(id);
+    return it->second;
+  };
+  const auto note = [&](const Unit& unit) {
+    result.asked.push_back(
+        {number_of(*unit.module), static_cast<uint8_t>(unit.asked_how), unit.asked.value()});
+  };
+  bool news = false;
+  std::vector<const Unit*> in_vain;
+  for (const auto& unit : units_) {
+    if (!is_lasting(*unit)) continue;
+    const bool executed = is_executed(*unit);
+    if (executed) note(*unit);
+    if (!executed && unit->recalled) in_vain.push_back(unit.get());
+    news |= executed && !unit->recalled;
+  }
+  const bool keeps_vain = in_vain.size() <= result.asked.size();
+  if (keeps_vain) std::for_each(in_vain.begin(), in_vain.end(), [&](const Unit* u) { note(*u); });
+  for (const ArrivalStub& arrival : arrivals_) {
+    const Unit& to = *units_[arrival.to.unit];
+    if (counters[arrival.counter] == 0 || arrival.to.insn != 0 || !is_lasting(to)) continue;
+    result.entered.push_back({number_of(*to.module), to.address_of(arrival.to.block).value()});
+  }
+  std::vector<std::pair<uint64_t, Recollection::Led>> led;
+  for (const SiteState& state : sites_) {
+    const Unit& unit = *units_[state.unit];
+    if (!is_lasting(unit)) continue;
+    for (const Pair& pair : state.pairs) {
+      const Unit& to = *units_[pair.to.unit];
+      const uint64_t times = counters[pair.counter];
+      if (pair.cut || !is_lasting(to) || (times == 0 && !(keeps_vain && pair.recalled))) continue;
+      led.push_back(
+          {times,
+           {number_of(*unit.module), number_of(*to.module),
+            unit.address_of(state.site.block).value(), to.module->to_link(pair.target).value()}});
+      news |= times != 0 && !pair.recalled;
+    }
+  }
+  if (!news) return std::nullopt;
+  std::stable_sort(led.begin(), led.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [times, one] : led) result.led.push_back(one);
+  return result;
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,194 @@
+// See recall.h.  The file: magic, version, four counted lists, and a digest of all before it.
+#include "cache/recall.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "base/bytes.h"
+
+namespace tally::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
+// Another number whenever discovery or the file changes so that old guesses are worth nothing.
+constexpr uint32_t kVersion = 1;
+constexpr size_t kBuildIdBytesMax = 128;
+constexpr const char* kSuffix = ".recall";
+
+uint64_t digest_of(std::span<const uint8_t> bytes) {
+  uint64_t digest = 0xcbf29ce484222325;  // FNV-1a
+  for (const uint8_t byte : bytes) digest = (digest ^ byte) * 0x100000001b3;
+  return digest;
+}
+
+template <class T>
+void put(std::vector<uint8_t>& out, T value) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof value);
+}
+
+// A build-id becomes part of a file's name.
+bool is_plain(const std::string& build_id) {
+  return !build_id.empty() && build_id.size() <= kBuildIdBytesMax &&
+         build_id.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::string read_string(ByteReader& reader) {
+  const uint8_t size_bytes = reader.u8();
+  std::string text;
+  for (uint8_t i = 0; i < size_bytes && reader.ok(); ++i) {
+    text.push_back(static_cast<char>(reader.u8()));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
+  std::vector<uint8_t> out;
+  put(out, kMagic);
+  put(out, kVersion);
+  put(out, static_cast<uint32_t>(recollection.modules.size()));
+  for (const std::string& id : recollection.modules) {
+    put(out, static_cast<uint8_t>(id.size()));
+    out.insert(out.end(), id.begin(), id.end());
+  }
+  put(out, static_cast<uint32_t>(recollection.asked.size()));
+  for (const Recollection::Asked& asked : recollection.asked) {
+    put(out, asked.module);
+    put(out, asked.how);
+    put(out, asked.address);
+  }
+  put(out, static_cast<uint32_t>(recollection.entered.size()));
+  for (const Recollection::Entered& entered : recollection.entered) {
+    put(out, entered.module);
+    put(out, entered.block);
+  }
+  put(out, static_cast<uint32_t>(recollection.led.size()));
+  for (const Recollection::Led& led : recollection.led) {
+    put(out, led.module);
+    put(out, led.to_module);
+    put(out, led.block);
+    put(out, led.to);
+  }
+  put(out, digest_of(out));
+  return out;
+}
+
+Result<Recollection> decode_recollection(std::span<const uint8_t> bytes) {
+  constexpr size_t kDigestBytes = sizeof(uint64_t);
+  if (bytes.size() < kDigestBytes) return make_error("truncated");
+  const auto body = bytes.first(bytes.size() - kDigestBytes);
+  ByteReader end(bytes.last(kDigestBytes));
+  if (end.u64() != digest_of(body)) return make_error("damaged");
+  ByteReader reader(body);
+  if (reader.u64() != kMagic || reader.u32() != kVersion) return make_error("of another version");
+  Recollection result;
+  // Counts are believed only as far as bytes go.
+  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
+    result.modules.push_back(read_string(reader));
+  }
+  const auto known = [&](uint32_t module) { return module < result.modules.size(); };
+  bool sound = true;
+  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
+    Recollection::Asked asked;
+    asked.module = reader.u32();
+    asked.how = reader.u8();
+    asked.address = reader.u64();
+    sound &= known(asked.module);
+    result.asked.push_back(asked);
+  }
+  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
+    Recollection::Entered entered;
+    entered.module = reader.u32();
+    entered.block = reader.u64();
+    sound &= known(entered.module);
+    result.entered.push_back(entered);
+  }
+  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
+    Recollection::Led led;
+    led.module = reader.u32();
+    led.to_module = reader.u32();
+    led.block = reader.u64();
+    led.to = reader.u64();
+    sound &= known(led.module) && known(led.to_module);
+    result.led.push_back(led);
+  }
+  if (!reader.ok() || !reader.at_end() || !sound) return make_error("damaged");
+  return result;
+}
+
+Recollection RecallFolder::find(const std::string& build_id) const {
+  if (path_.empty() || !is_plain(build_id)) return {};
+  const fs::path path = fs::path(path_) / (build_id + kSuffix);
+  std::error_code error;
+  const uintmax_t size_bytes = fs::file_size(path, error);
+  if (error || size_bytes > kFileBytesMax) return {};
+  std::ifstream in(path, std::ios::binary);
+  std::vector<uint8_t> bytes(static_cast<size_t>(size_bytes));
+  in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!in) return {};
+  Result<Recollection> found = decode_recollection(bytes);
+  return found ? std::move(*found) : Recollection{};
+}
+
+Status RecallFolder::keep(const std::string& build_id, const Recollection& recollection) const {
+  if (path_.empty() || !is_plain(build_id)) return Ok{};
+  const std::vector<uint8_t> bytes = encode_recollection(recollection);
+  if (bytes.size() > kFileBytesMax) return Ok{};
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) return make_error("{}: {}", path_, error.message());
+  const fs::path path = fs::path(path_) / (build_id + kSuffix);
+  // Of several runs that end at once, each replaces the whole file.
+  const fs::path partial = fmt::format("{}.{}", path.string(), getpid());
+  std::ofstream out(partial, std::ios::binary | std::ios::trunc);
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (out) fs::rename(partial, path, error);
+  if (!out || error) {
+    fs::remove(partial, error);
+    return make_error("{}: cannot be written", path.string());
+  }
+  make_room();
+  return Ok{};
+}
+
+// Files of other names are not ours to delete.
+void RecallFolder::make_room() const {
+  struct File {
+    fs::file_time_type changed;
+    uint64_t size_bytes;
+    fs::path path;
+  };
+  std::vector<File> files;
+  uint64_t total_bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() != kSuffix) continue;
+    std::error_code gone;  // by another run
+    const uint64_t size_bytes = it->file_size(gone);
+    const fs::file_time_type changed = it->last_write_time(gone);
+    if (gone) continue;
+    files.push_back({changed, size_bytes, it->path()});
+    total_bytes += size_bytes;
+  }
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.changed < b.changed; });
+  for (const File& file : files) {
+    if (total_bytes <= bytes_max_) return;
+    fs::remove(file.path, error);
+    total_bytes -= file.size_bytes;
+  }
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,81 @@
+// What an earlier run of the same program has translated.
+//
+// Problem.  A run asks the monitor for each procedure and each target of an indirect branch when
+// control first gets there: thousands of requests, each with a thread that waits, goes to sleep and
+// is woken.  The next run of the program asks for nearly the same.
+//
+// Idea.  At its end a run writes down what it has executed of files that have a build-id: which
+// addresses translation was asked for, where procedures were entered in their middle, and which
+// targets indirect branches had, the most frequent last.  The next run translates a module's part
+// of it with the first request for code of that module, and makes the pairs as soon as both sides
+// are there; so the most frequent target comes first in its chain.
+//
+//     run 1:  f?  g?  h?  f->h?  ...  6,500 requests           recall/<build-id>, 90 KB
+//     run 2:  _start? (and all else with it)  ...  some hundred requests
+//
+// It is a guess and nothing else: what is made in vain has counts of 0, what is missing is asked
+// for.  The file is believed only as far as its digest, its version and the build-ids go, and may
+// be deleted at any time; runs that write at once replace it whole, one after the other.
+//
+// Not handled: code without a file, files without a build-id, children of fork (most of them exec).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tally::engine {
+
+struct Recollection {
+  struct Asked {          // translation was asked for here
+    uint32_t module = 0;  // in `modules`
+    uint8_t how = 0;      // an Arrival
+    uint64_t address = 0;
+    auto operator<=>(const Asked&) const = default;
+  };
+  struct Led {  // an indirect branch, by the block it ends, led there
+    uint32_t module = 0, to_module = 0;
+    uint64_t block = 0, to = 0;
+    auto operator<=>(const Led&) const = default;
+  };
+  struct Entered {  // direct branches came here from other procedures, though it is no entry
+    uint32_t module = 0;
+    uint64_t block = 0;
+    auto operator<=>(const Entered&) const = default;
+  };
+  std::vector<std::string> modules;  // build-ids
+  std::vector<Asked> asked;          // in the order they were
+  std::vector<Entered> entered;
+  std::vector<Led> led;  // seldom taken ones first
+};
+
+// As bytes, and back.  Errors: damaged, of another version, too large.
+std::vector<uint8_t> encode_recollection(const Recollection& recollection);
+Result<Recollection> decode_recollection(std::span<const uint8_t> bytes);
+
+// The folder of such files, one for each program, by its build-id.
+class RecallFolder {
+ public:
+  RecallFolder() = default;  // none: nothing is found, nothing kept
+  explicit RecallFolder(std::string path, uint64_t bytes_max = kFolderBytesMax)
+      : path_(std::move(path)), bytes_max_(bytes_max) {}
+
+  // Nothing where there is none that can be believed.
+  Recollection find(const std::string& build_id) const;
+  // Replaces what is there.  Beyond `bytes_max` the oldest files go.  Errors: it could not be
+  // written; then nothing has changed.
+  Status keep(const std::string& build_id, const Recollection& recollection) const;
+
+  static constexpr uint64_t kFileBytesMax = 16ull << 20;
+  static constexpr uint64_t kFolderBytesMax = 128ull << 20;
+
+ private:
+  void make_room() const;
+  std::string path_;
+  uint64_t bytes_max_ = kFolderBytesMax;
+};
+
+}  // namespace tally::engine
