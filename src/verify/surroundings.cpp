@@ -43,6 +43,7 @@ std::string Variation::words() const {
   if (addresses) parts.emplace_back("other addresses");
   if (variables) parts.emplace_back("one variable more");
   if (mappings) parts.emplace_back("more memory mapped");
+  if (!output_is.empty()) parts.emplace_back("standard output to " + output_is);
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];

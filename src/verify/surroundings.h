@@ -26,8 +26,11 @@ struct Variation {
   bool addresses = false;  // random
   bool variables = false;  // one more, of a length that is another one each time
   bool mappings = false;   // memory that nobody uses
+  bool output = false;     // standard output is of another kind
+  std::string output_is;   // of this one
   size_t attempt = 1;      // how much of that
-  bool any() const { return addresses || variables || mappings; }
+  size_t run = 1;          // of those that are alike
+  bool any() const { return addresses || variables || mappings || output; }
   std::string words() const;  // "other addresses and one variable more"
 };
 
