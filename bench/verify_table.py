@@ -33,7 +33,7 @@ COMMANDS = {
 }
 # Name, command, and lines of the text.
 LONG = {
-    "gzip": (["gzip", "-9", "-c", "text"], 4_000_000),
+    "gzip": (["gzip", "-9", "-c", "text"], 600_000),
     "bzip2": (["bzip2", "-1", "-c", "text"], 500_000),
     "xz": (["xz", "-1", "-T1", "-c", "text"], 1_500_000),
     "xz -T2": (["xz", "-1", "-T2", "--block-size=8MiB", "-c", "text"], 3_000_000),

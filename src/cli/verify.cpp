@@ -119,7 +119,7 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
   if (pid < 0) return make_error("cannot fork");
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    const verify::Randomization randomization(variation.addresses);
+    const verify::Randomization randomization(variation.addresses, variation.upwards());
     execv(arguments[0], arguments.data());
     _exit(125);
   }

@@ -132,11 +132,25 @@ bool is_generated(const Finding& f) {
   return f.module == kGenerated;
 }
 
+// Procedures with a count that was as claimed, and is not in another run.
+std::set<std::pair<std::string, LinkAddr>> newly_different(const Verdict& another,
+                                                           const Judgement& judgement) {
+  std::set<Key> known;
+  for (const Finding& f : judgement.findings) known.insert(key_of(f));
+  std::set<std::pair<std::string, LinkAddr>> procedures;
+  for (const Finding& f : another.judgement.findings) {
+    if (f.procedure != LinkAddr() && is_of_counts(f) && !known.contains(key_of(f))) {
+      procedures.insert({f.module, f.procedure});
+    }
+  }
+  return procedures;
+}
+
 // What a run in other surroundings counted.
 void compare_elsewhere(const Verdict& another, const Variation& variation, Judgement& judgement) {
   std::map<Key, uint64_t> counted;
   for (const Finding& f : another.judgement.findings) counted[key_of(f)] = f.counted;
-  std::set<std::pair<std::string, LinkAddr>> dependent;
+  std::set<std::pair<std::string, LinkAddr>> dependent = newly_different(another, judgement);
   for (Finding& f : judgement.findings) {
     if (!accuses(f)) continue;
     const auto it = counted.find(key_of(f));
@@ -267,7 +281,7 @@ void settle_descriptors(const std::string& unlike, Judgement& judgement) {
 
 void set_unexplained(Judgement& judgement, const std::string& why) {
   for (Finding& f : judgement.findings) {
-    if (f.reason != Reason::kWrong || !is_of_counts(f)) continue;
+    if (!accuses(f)) continue;
     f.reason = Reason::kUnexplained;
     f.evidence = "one run only: " + why;
   }

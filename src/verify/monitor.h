@@ -83,6 +83,7 @@ struct WatchOptions {
   bool deny_rseq = false;        // answer rseq() with ENOSYS, as `tally profile` does
   // Instead of surroundings that are alike each time (surroundings.h).
   bool randomize = false;      // addresses
+  bool upwards = false;        // memory is placed from below
   unsigned more_mappings = 0;  // of memory that nobody uses
   double seconds_max = 0;      // then the program is ended; 0: never
   // After half of that many seconds only cold blocks are watched, each for itself (cold.cpp): those

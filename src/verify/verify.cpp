@@ -161,6 +161,7 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   WatchOptions watch_options = options.watch;
   watch_options.turn_blocks = turn_blocks(variation.run);
   watch_options.randomize = variation.addresses;
+  watch_options.upwards = variation.upwards();
   watch_options.more_mappings = variation.mappings ? more_mappings(variation.attempt) : 0;
   watch_options.choose_cold = [&](uint64_t stops) {
     return coldest(claims, blocks, entered, stops);

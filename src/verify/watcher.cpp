@@ -84,7 +84,7 @@ Result<Outcome> Watcher::run() {
 
 Status Watcher::start() {
   Result<std::unique_ptr<tracee::Process>> process = [&] {
-    const Randomization randomization(options_.randomize);
+    const Randomization randomization(options_.randomize, options_.upwards);
     return tracee::Process::spawn(options_.command);
   }();
   if (!process) return process.error();
