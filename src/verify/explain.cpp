@@ -315,8 +315,8 @@ void explain(const claims::Claims& claims, const VerifyOptions& options,
       f.evidence = environment;
     }
   }
-  settle_descriptors(descriptors.unlike(verdict.outcome.looks_at_input), judgement);
   if (why_not.empty()) {
+    settle_descriptors(descriptors.unlike(verdict.outcome.looks_at_input), judgement);
     settle_clocks(verdict);
     settle_threads(verdict);
   } else {

@@ -250,7 +250,7 @@ void run_as_then(const VerifyOptions& options, Descriptors& descriptors, const A
     why_not = another ? another->outcome.why_incomplete : another.error().message;
   }
   verdict.judgement.remarks.push_back(
-      "no run with standard input, output and error as they were then: " + why_not);
+      fmt::format("{}; no run had what it was then: {}", descriptors.unlike(true), why_not));
 }
 
 }  // namespace
