@@ -1,6 +1,7 @@
 // See verify.h.
 #include "cli/verify.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -118,7 +119,7 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
   if (pid < 0) return make_error("cannot fork");
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    const verify::Randomization randomization(variation.addresses);
+    const verify::Randomization randomization(variation.addresses, variation.upwards());
     execv(arguments[0], arguments.data());
     _exit(125);
   }
@@ -165,16 +166,18 @@ void read_progress(const claims::Claims& claims, verify::WatchOptions& watch) {
   if (isatty(2) == 0) return;
   double total = 0;
   for (const claims::BlockClaim& b : claims.blocks) total += static_cast<double>(b.count);
-  watch.progress = [total](uint64_t blocks, double seconds) {
+  // Standard error is another one while the program is run again.
+  const int terminal = fcntl(2, F_DUPFD_CLOEXEC, 10);
+  if (terminal < 0) return;
+  watch.progress = [total, terminal](uint64_t blocks, double seconds) {
     const double share = total > 0 ? static_cast<double>(blocks) / total : 0;
     if (share <= 0 || share > 1) {
-      std::fprintf(stderr, "\r\033[Ktally: %.0f s, %llu blocks", seconds,
-                   static_cast<unsigned long long>(blocks));
+      dprintf(terminal, "\r\033[Ktally: %.0f s, %llu blocks", seconds,
+              static_cast<unsigned long long>(blocks));
     } else {
-      std::fprintf(stderr, "\r\033[Ktally: %.1f%% of the run, %.0f s, about %.0f s left",
-                   100 * share, seconds, seconds / share - seconds);
+      dprintf(terminal, "\r\033[Ktally: %.1f%% of the run, %.0f s, about %.0f s left", 100 * share,
+              seconds, seconds / share - seconds);
     }
-    std::fflush(stderr);
   };
 }
 
@@ -221,6 +224,9 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify_options.engine = trap ? verify::Engine::kTrap : verify::Engine::kTranslate;
   const Scratch scratch;
   if (!trap && !scratch.ok()) return make_error("cannot make a folder for the run in TMPDIR");
+  verify_options.warn = [](const std::string& words) {
+    std::fprintf(stderr, "tally: %s\n", words.c_str());
+  };
   verify_options.translate = [&](const verify::Variation& variation, verify::Outcome& ended) {
     return translate(scratch.file(), command, options.children, variation, ended);
   };

@@ -7,10 +7,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 
 #include "profile/digest.h"
+#include "tracee/descriptor.h"
 #include "tracee/proc_files.h"
 
 namespace tally::engine {
@@ -36,8 +38,8 @@ bool addresses_are_random(const std::string& proc) {
 
 // Facts with which `tally verify` can make the surroundings alike again.  Of the variables only
 // those are kept that shells set by themselves: all others are the user's own, and may be secrets.
-void describe_surroundings(const std::string& proc, const std::string& variables,
-                           profile::Run& run) {
+void describe_surroundings(const tracee::Process& process, const std::string& proc,
+                           const std::string& variables, profile::Run& run) {
   run.more.emplace_back("address_randomization", addresses_are_random(proc) ? "on" : "off");
   for (const std::string& variable : command_line_of(variables)) {
     const size_t equals = variable.find('=');
@@ -46,6 +48,12 @@ void describe_surroundings(const std::string& proc, const std::string& variables
     if (name == "_" || name == "OLDPWD" || name == "SHLVL") {
       run.more.emplace_back("variable_" + name, variable);
     }
+  }
+  constexpr std::array kStandard = {"standard_input", "standard_output", "standard_error"};
+  for (int fd = 0; fd < 3; ++fd) {
+    const tracee::Descriptor descriptor = tracee::descriptor_of(process, fd);
+    if (descriptor.kind == tracee::DescriptorKind::kUnknown) continue;
+    run.more.emplace_back(kStandard[static_cast<size_t>(fd)], descriptor.words());
   }
 }
 
@@ -58,7 +66,7 @@ void describe_process(const tracee::Process& process, profile::Run& run) {
   run.command_line = command_line_of(tracee::contents_of(proc + "cmdline"));
   const std::string variables = tracee::contents_of(proc + "environ");
   run.environment_digest = profile::environment_digest(variables);
-  describe_surroundings(proc, variables, run);
+  describe_surroundings(process, proc, variables, run);
   char folder[PATH_MAX];
   const ssize_t length = readlink((proc + "cwd").c_str(), folder, sizeof folder);
   if (length > 0) run.working_directory.assign(folder, static_cast<size_t>(length));

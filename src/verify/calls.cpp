@@ -4,6 +4,8 @@
 // needed there and nothing of it is emulated.  The edge behind a system call is only taken once
 // control goes on: a signal that is delivered at its end may lead elsewhere, and an interrupted
 // call may be made again.
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -17,6 +19,54 @@ namespace tally::verify {
 namespace {
 
 constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
+
+// Calls that say something of a descriptor, or read from it; that close it do neither.
+bool is_about_input(const Call& call) {
+  switch (call.number) {
+    case SYS_read:
+    case SYS_readv:
+    case SYS_pread64:
+    case SYS_preadv:
+    case SYS_preadv2:
+    case SYS_fstat:
+    case SYS_ioctl:
+    case SYS_lseek:
+    case SYS_fcntl:
+    case SYS_dup:
+    case SYS_dup2:
+    case SYS_dup3:
+    case SYS_splice:
+    case SYS_tee:
+    case SYS_copy_file_range:
+    case SYS_newfstatat:
+    case SYS_statx:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_flock:
+    case SYS_fadvise64:
+    case SYS_getsockopt:
+    case SYS_getsockname:
+    case SYS_getpeername:
+      return static_cast<uint32_t>(call.arguments[0]) == 0;
+    case SYS_sendfile:
+      return static_cast<uint32_t>(call.arguments[1]) == 0;
+    case SYS_mmap:
+      return (call.arguments[3] & MAP_ANONYMOUS) == 0 &&
+             static_cast<uint32_t>(call.arguments[4]) == 0;
+    // A set of descriptors, which may have it; who starts others, or names files of /dev and /proc,
+    // is seen by what these do and by what that opens.
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_epoll_ctl:
+    case SYS_io_uring_setup:
+    case SYS_sendmsg:
+      return true;
+    default:
+      return false;
+  }
+}
 
 }  // namespace
 
@@ -71,6 +121,7 @@ Status Watcher::call_entered(Thread& t, user_regs_struct& regs) {
   if (t.call.number == SYS_clone3) t.space->read(first, &flags, sizeof flags);
   if (flags & CLONE_VM) t.call.shares_memory = true;
   if (flags & CLONE_THREAD) t.call.same_process = true;
+  outcome_.looks_at_input = outcome_.looks_at_input || is_about_input(t.call);
   before_trap_call(t, regs);
   if (cold_) leave_to_the_cold(t);
   tracee::resume_watched(t.tid);
@@ -170,12 +221,26 @@ void Watcher::note_maps(Thread& t) {
   std::array<char, 32> path{};
   if (!t.space->read(at, path.data(), path.size() - 1)) return;
   const std::string_view name(path.data());
+  if (name.starts_with("/dev/std") || name.ends_with("/fd/0")) outcome_.looks_at_input = true;
   if (!name.starts_with("/proc/") || !name.ends_with("/maps")) return;
   outcome_.reads_mappings = true;
   const std::string note = "the program reads " + std::string(name) +
                            ", which under `tally profile` shows Tally's memory as well";
   auto& notes = outcome_.notes;
   if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+}
+
+// What it finds there the next time is what it left.
+void Watcher::note_writes(const Thread& t) {
+  const bool at = t.call.number == SYS_openat;
+  const auto& a = t.call.arguments;
+  if (!outcome_.writes_to.empty() || (a[at ? 2 : 1] & (O_WRONLY | O_RDWR | O_CREAT)) == 0) return;
+  std::array<char, 256> path{};
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    if (!t.space->read(a[at ? 1 : 0] + i, &path[i], 1) || path[i] == '\0') break;
+  }
+  const std::string name(path.data());
+  if (!name.starts_with("/dev/") && !name.starts_with("/proc/")) outcome_.writes_to = name;
 }
 
 void Watcher::before_trap_call(Thread& t, user_regs_struct& regs) {
@@ -186,7 +251,10 @@ void Watcher::before_trap_call(Thread& t, user_regs_struct& regs) {
     regs.orig_rax = ~0ull;  // no such system call: the kernel answers ENOSYS
     t.space->process().set_registers(t.tid, regs);
   }
-  if (t.call.number == SYS_openat || t.call.number == SYS_open) note_maps(t);
+  if (t.call.number == SYS_openat || t.call.number == SYS_open) {
+    note_maps(t);
+    note_writes(t);
+  }
   if (t.call.number == SYS_rt_sigprocmask) {
     uint64_t set = 0;
     t.trap.has_set = a[1] != 0 && t.space->read(a[1], &set, sizeof set);

@@ -48,7 +48,7 @@ void Clocks::note_calls(const std::string& path, const TruthModule& module) {
       const Procedure from = procedure_at(truth_, path, edge.from_begin);
       const Procedure to = procedure_at(truth_, edge.to_module, edge.to);
       if (from == to) continue;
-      calling_.insert(from);
+      callees_[from].insert(to);
       if (edge.to_module == path) callers_[to].insert(from);
       // A stub's first call does not lead there by an edge; what leads from it is the same call.
       const bool from_stub = module.image->linkage_table_at(edge.from_begin) != nullptr;
@@ -79,18 +79,33 @@ void Clocks::mark_told() {
   }
   std::set<Procedure> all;
   for (const auto& [procedure, why] : why_) all.insert(procedure);
-  mark_handed(all);
+  const std::set<Procedure> handed = mark_handed(all);
+  mark_handed(handed);
 }
 
-void Clocks::mark_handed(const std::set<Procedure>& callers) {
+// It computes with what it is handed: makes no calls, or calls only what makes none.
+bool Clocks::is_shallow(const Procedure& procedure) const {
+  const auto callees = callees_.find(procedure);
+  if (callees == callees_.end()) return true;
+  return std::ranges::all_of(callees->second, [&](const Procedure& callee) {
+    return callee.first == procedure.first && !callees_.contains(callee);
+  });
+}
+
+std::set<Procedure> Clocks::mark_handed(const std::set<Procedure>& callers) {
+  std::set<Procedure> handed;
   for (const auto& [called, by] : callers_) {
-    if (calling_.contains(called)) continue;
+    if (!is_shallow(called)) continue;
     const auto caller =
         std::ranges::find_if(by, [&](const auto& p) { return callers.contains(p); });
     if (caller == by.end()) continue;
-    why_.try_emplace(called, fmt::format("is called by {}, which {}", name_of(truth_, *caller),
-                                         why_.at(*caller)));
+    const bool marked =
+        why_.try_emplace(called, fmt::format("is called by {}, which {}", name_of(truth_, *caller),
+                                             why_.at(*caller)))
+            .second;
+    if (marked) handed.insert(called);
   }
+  return handed;
 }
 
 std::string Clocks::why(const Finding& finding) const {

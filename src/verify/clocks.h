@@ -8,7 +8,8 @@
 //   reads:     executed rdtsc, rdrand or rdseed, or called what reads a clock or random numbers, by
 //              name (clock_gettime, getrandom);
 //   is told:   called such a procedure of its own module, whose result it has;
-//   is handed: makes no calls, and is called by one that reads or is told.
+//   is handed: is called by one that reads, is told or is handed, and makes no calls, or only to
+//              such as make none.
 //
 // What is decided by such a value is decided once for each, so that only counts are excused that
 // are not larger, claimed or counted, than the number of its module's readings: a loop of the same
@@ -37,12 +38,13 @@ class Clocks {
   void mark_readers(const std::string& path, const TruthModule& module);
   void note_calls(const std::string& path, const TruthModule& module);
   void mark_told();
-  void mark_handed(const std::set<Procedure>& callers);
+  std::set<Procedure> mark_handed(const std::set<Procedure>& callers);
+  bool is_shallow(const Procedure& procedure) const;
 
   const Truth& truth_;
   std::map<Procedure, std::string> why_;
   std::map<Procedure, std::set<Procedure>> callers_;
-  std::set<Procedure> calling_;               // make calls
+  std::map<Procedure, std::set<Procedure>> callees_;
   std::map<std::string, uint64_t> readings_;  // by module
 };
 

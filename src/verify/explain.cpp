@@ -1,14 +1,9 @@
 // See explain.h.
 #include "verify/explain.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -32,59 +27,18 @@ Key key_of(const Finding& f) {
   return {kind, f.where, f.to, f.role};
 }
 
-// Standard output of the second run goes to something of the same kind, and is thrown away.
-class Elsewhere {
- public:
-  Elsewhere() {
-    struct stat status {};
-    if (fstat(1, &status) != 0 || isatty(1) != 0) return;
-    int target = -1;
-    if (S_ISREG(status.st_mode)) target = memfd_create("tally-second-run", MFD_CLOEXEC);
-    if (S_ISCHR(status.st_mode)) target = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    if (S_ISFIFO(status.st_mode)) target = drained_pipe();
-    if (target < 0) return;
-    saved_ = fcntl(1, F_DUPFD_CLOEXEC, 10);
-    dup2(target, 1);
-    close(target);
-  }
-  ~Elsewhere() {
-    if (saved_ >= 0) {
-      dup2(saved_, 1);
-      close(saved_);
-    }
-    if (drain_.joinable()) drain_.join();
-  }
-  Elsewhere(const Elsewhere&) = delete;
-  Elsewhere& operator=(const Elsewhere&) = delete;
-  bool ok() const { return saved_ >= 0; }
-
- private:
-  int drained_pipe() {
-    std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return -1;
-    drain_ = std::thread([from = ends[0]] {
-      std::array<char, 65536> bytes{};
-      while (read(from, bytes.data(), bytes.size()) > 0) {
-      }
-      close(from);
-    });
-    return ends[1];
-  }
-
-  int saved_ = -1;
-  std::thread drain_;
-};
-
 // A count that a run may confirm or not.  One that no run can have needs none, nor do shares.
 bool is_of_counts(const Finding& f) {
   return f.kind != FindingKind::kShare && f.kind != FindingKind::kContradiction &&
          !claims::is_impossible(f.claimed);
 }
 
+// Walks through variables, mapped objects (the unwinder, too), or what the processor can do.
 bool is_startup(const Finding& f) {
   return f.module.find("/ld-linux") != std::string::npos ||
          f.module.find("/ld.so") != std::string::npos ||
-         f.module.find("/libc.so") != std::string::npos || f.module == "[vdso]";
+         f.module.find("/libc.so") != std::string::npos ||
+         f.module.find("/libgcc_s.so") != std::string::npos || f.module == "[vdso]";
 }
 
 bool profiler_writes(claims::Form form) {
@@ -178,11 +132,25 @@ bool is_generated(const Finding& f) {
   return f.module == kGenerated;
 }
 
+// Procedures with a count that was as claimed, and is not in another run.
+std::set<std::pair<std::string, LinkAddr>> newly_different(const Verdict& another,
+                                                           const Judgement& judgement) {
+  std::set<Key> known;
+  for (const Finding& f : judgement.findings) known.insert(key_of(f));
+  std::set<std::pair<std::string, LinkAddr>> procedures;
+  for (const Finding& f : another.judgement.findings) {
+    if (f.procedure != LinkAddr() && is_of_counts(f) && !known.contains(key_of(f))) {
+      procedures.insert({f.module, f.procedure});
+    }
+  }
+  return procedures;
+}
+
 // What a run in other surroundings counted.
 void compare_elsewhere(const Verdict& another, const Variation& variation, Judgement& judgement) {
   std::map<Key, uint64_t> counted;
   for (const Finding& f : another.judgement.findings) counted[key_of(f)] = f.counted;
-  std::set<std::pair<std::string, LinkAddr>> dependent;
+  std::set<std::pair<std::string, LinkAddr>> dependent = newly_different(another, judgement);
   for (Finding& f : judgement.findings) {
     if (!accuses(f)) continue;
     const auto it = counted.find(key_of(f));
@@ -202,17 +170,25 @@ void compare_elsewhere(const Verdict& another, const Variation& variation, Judge
 }
 
 // As long as any count would be called wrong: is it right elsewhere?
-void run_elsewhere(const VerifyOptions& options, const StandardInput& input,
+void run_elsewhere(const VerifyOptions& options, const Descriptors& descriptors,
                    const Surroundings& surroundings, const AnotherRun& again, Verdict& verdict) {
   Variation variation = surroundings.unlike();
   // Whoever counts inside the program maps memory of its own, which such a program sees.
   variation.mappings = verdict.outcome.reads_mappings;
-  constexpr size_t kAttemptsMax = 3;  // each has addresses of its own
+  variation.output = !descriptors.known();
+  // Each has addresses of its own; what depends on few of their bits shows in few runs.
+  constexpr size_t kAttemptsMin = 3;
+  constexpr size_t kAttemptsMax = 12;
+  constexpr double kSecondsMax = 5;
+  double seconds = 0;
   for (size_t attempt = 1; attempt <= kAttemptsMax; ++attempt) {
+    if (attempt > kAttemptsMin && seconds > kSecondsMax) return;
     if (!variation.any() || !any_wrong(verdict.judgement) || is_interrupted(options)) return;
-    input.rewind();
-    const Elsewhere elsewhere;
-    if (!elsewhere.ok()) {
+    descriptors.rewind();
+    const Redirection redirection(variation.output
+                                      ? descriptors.with_other_output(attempt, variation.output_is)
+                                      : descriptors.for_further_run());
+    if (!redirection.ok()) {
       verdict.judgement.remarks.emplace_back(
           "no run in other surroundings: its output would be seen twice; send it to a file");
       return;
@@ -226,27 +202,32 @@ void run_elsewhere(const VerifyOptions& options, const StandardInput& input,
                       another ? another->outcome.why_incomplete : another.error().message));
       return;
     }
+    seconds += another->outcome.seconds;
     compare_elsewhere(*another, variation, verdict.judgement);
   }
 }
 
 // Runs the program again, with threads as often as it takes, every other time under load.  Returns
 // why it could not.
-std::string run_again(const VerifyOptions& options, const StandardInput& input,
+std::string run_again(const VerifyOptions& options, const Descriptors& descriptors,
                       const AnotherRun& again, Verdict& verdict) {
   if (!options.second_run) return "it was not wanted";
-  if (!input.usable()) return "its input cannot be read twice";
+  if (!descriptors.input_usable() && verdict.outcome.looks_at_input) {
+    return "its input cannot be read twice";
+  }
   const bool threads = verdict.outcome.threads > 1 && !verdict.outcome.cold_only;
   const size_t runs_max = threads ? std::max(2U, options.runs_with_threads) : 2;
   for (size_t runs = 2; runs <= runs_max; ++runs) {
     if (runs > 2 && !any_wrong(verdict.judgement)) break;
     if (is_interrupted(options)) return runs == 2 ? "interrupted" : "";
-    input.rewind();
-    const Elsewhere elsewhere;
-    if (!elsewhere.ok()) return "its output would be seen twice; send it to a file";
+    descriptors.rewind();
+    const Redirection redirection(descriptors.for_further_run());
+    if (!redirection.ok()) return "its output would be seen twice; send it to a file";
     std::optional<Load> load;
     if (runs > 2 && runs % 2 == 1) load.emplace();
-    const Result<Verdict> another = again({});
+    Variation alike;
+    alike.run = runs;
+    const Result<Verdict> another = again(alike);
     if (!another || !another->outcome.complete) {
       std::string why = another ? "another run was not complete" : another.error().message;
       if (runs == 2) return why;
@@ -288,9 +269,19 @@ void settle_clocks(Verdict& verdict) {
   }
 }
 
+// What was other and could not be made as it was.
+void settle_descriptors(const std::string& unlike, Judgement& judgement) {
+  if (unlike.empty()) return;
+  for (Finding& f : judgement.findings) {
+    if (!accuses(f)) continue;
+    f.reason = Reason::kEnvironment;
+    f.evidence = unlike;
+  }
+}
+
 void set_unexplained(Judgement& judgement, const std::string& why) {
   for (Finding& f : judgement.findings) {
-    if (f.reason != Reason::kWrong || !is_of_counts(f)) continue;
+    if (!accuses(f)) continue;
     f.reason = Reason::kUnexplained;
     f.evidence = "one run only: " + why;
   }
@@ -298,34 +289,21 @@ void set_unexplained(Judgement& judgement, const std::string& why) {
 
 }  // namespace
 
-StandardInput::StandardInput() : offset_(lseek(0, 0, SEEK_CUR)) {
-  struct stat status {};
-  if (fstat(0, &status) != 0) {
-    usable_ = true;  // closed
-  } else if (S_ISCHR(status.st_mode)) {
-    usable_ = isatty(0) == 0;
-  } else {
-    usable_ = S_ISREG(status.st_mode);
-  }
-}
-
-void StandardInput::rewind() const {
-  if (offset_ >= 0) lseek(0, offset_, SEEK_SET);
-}
-
-void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
-             const Surroundings& surroundings, const AnotherRun& again, Verdict& verdict) {
+void explain(const claims::Claims& claims, const VerifyOptions& options,
+             const Descriptors& descriptors, const Surroundings& surroundings,
+             const AnotherRun& again, Verdict& verdict) {
   Judgement& judgement = verdict.judgement;
   if (judgement.findings.empty()) return;
   for (Finding& f : judgement.findings) {
     if (claims::is_impossible(f.claimed)) f.evidence = "nothing is executed so often";
   }
-  const std::string why_not = verdict.outcome.complete ? run_again(options, input, again, verdict)
-                                                       : "the run is not complete";
+  const std::string why_not = verdict.outcome.complete
+                                  ? run_again(options, descriptors, again, verdict)
+                                  : "the run is not complete";
   if (!why_not.empty()) {
     judgement.remarks.push_back("no second run to tell what differs by itself: " + why_not);
   }
-  if (why_not.empty()) run_elsewhere(options, input, surroundings, again, verdict);
+  if (why_not.empty()) run_elsewhere(options, descriptors, surroundings, again, verdict);
   const std::string& environment = surroundings.difference();
   for (Finding& f : judgement.findings) {
     if (f.reason != Reason::kWrong) continue;
@@ -338,6 +316,7 @@ void explain(const claims::Claims& claims, const VerifyOptions& options, const S
     }
   }
   if (why_not.empty()) {
+    settle_descriptors(descriptors.unlike(verdict.outcome.looks_at_input), judgement);
     settle_clocks(verdict);
     settle_threads(verdict);
   } else {

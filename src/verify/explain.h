@@ -16,7 +16,8 @@
 //   own I/O           of the procedures by which a profiler inside the program writes its counts,
 //                     and the profile has more than the run
 //   environment       a run in other surroundings differs there (surroundings.h), or it is startup
-//                     code, and the profile's environment is known not to be this one
+//                     code, and the profile's environment is known not to be this one, or its input
+//                     is known not to have been this one (descriptors.h)
 //   scheduling        the runs agree, but the procedure looks at other threads (scheduling.h)
 //   wrong             all else: the runs agree, or the claim is impossible
 //   unexplained       all else, where the program was run once only
@@ -26,30 +27,20 @@
 #include <string>
 
 #include "claims/claims.h"
+#include "verify/descriptors.h"
 #include "verify/judgement.h"
 #include "verify/surroundings.h"
 #include "verify/verify.h"
 
 namespace tally::verify {
 
-// Where standard input stands before the first run, so that the second one can have the same.
-class StandardInput {
- public:
-  StandardInput();
-  bool usable() const { return usable_; }
-  void rewind() const;
-
- private:
-  int64_t offset_ = -1;
-  bool usable_ = false;
-};
-
 // Runs the program once more, and judges what was counted.
 using AnotherRun = std::function<Result<Verdict>(const Variation&)>;
 
 // `again` judges another run; not called when nothing is to be explained, or when the program's
 // input cannot be given to it twice.
-void explain(const claims::Claims& claims, const VerifyOptions& options, const StandardInput& input,
-             const Surroundings& surroundings, const AnotherRun& again, Verdict& verdict);
+void explain(const claims::Claims& claims, const VerifyOptions& options,
+             const Descriptors& descriptors, const Surroundings& surroundings,
+             const AnotherRun& again, Verdict& verdict);
 
 }  // namespace tally::verify

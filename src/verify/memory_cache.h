@@ -3,7 +3,8 @@
 // Problem.  Emulated blocks load and store all the time; reading eight bytes of another process
 // costs as much as reading a page, and half of a verification's time went there.
 //
-// Idea.  Between two resumes of a process that has one thread, nobody but us touches its memory.
+// Idea.  Between two resumes of a process whose other threads stand still (turns.cpp), nobody but
+// us touches its memory.
 // So a page is read once, and stores are collected and written in one go before the process goes
 // on.  They are written in the program's order: memory that is shared with another process must
 // not show a flag before what the flag stands for.  The first store to a page goes through at

@@ -14,10 +14,10 @@
 //
 // The paper stopped twice a block (a breakpoint at the last instruction, a step over it).  Here a
 // block costs no stop when its end is known, and at most one when it is not: the branch itself is
-// emulated (isa/emulate.h), so breakpoints are never stepped over and stay in place.  And while one
-// thread runs alone, blocks made of nothing but plain integer instructions are emulated as a whole
-// (`ahead`).  Every block that is executed is told of, in order, thread by thread; nothing is
-// derived.
+// emulated (isa/emulate.h), so breakpoints are never stepped over and stay in place.  And while no
+// other thread executes, blocks made of nothing but plain integer instructions are emulated as a
+// whole (`ahead`); therefore threads take turns (turns.cpp).  Every block that is executed is told
+// of, in order, thread by thread; nothing is derived.
 //
 // Where a breakpoint may not stand (code that changes, code that overlaps), threads are stepped.
 //
@@ -78,10 +78,12 @@ class Checker {
 struct WatchOptions {
   std::vector<std::string> command;
   bool follow_children = true;
-  bool ahead = true;       // emulate plain blocks as a whole
-  bool deny_rseq = false;  // answer rseq() with ENOSYS, as `tally profile` does
+  bool ahead = true;             // emulate plain blocks as a whole
+  uint64_t turn_blocks = 20000;  // while other threads wait (turns.cpp)
+  bool deny_rseq = false;        // answer rseq() with ENOSYS, as `tally profile` does
   // Instead of surroundings that are alike each time (surroundings.h).
   bool randomize = false;      // addresses
+  bool upwards = false;        // memory is placed from below
   unsigned more_mappings = 0;  // of memory that nobody uses
   double seconds_max = 0;      // then the program is ended; 0: never
   // After half of that many seconds only cold blocks are watched, each for itself (cold.cpp): those
@@ -114,7 +116,9 @@ struct Outcome {
   bool cold_only = false;        // from some time on
   double followed_seconds = 0;   // before that
   std::vector<BlockId> watched;  // cold blocks that were watched to the end
+  bool looks_at_input = true;    // it made system calls about descriptor 0, or nobody knows
   bool reads_mappings = false;   // the program opened /proc/self/maps or the like
+  std::string writes_to;         // the first file that the program opened for that
   uint64_t lost = 0;             // times control was found where no step led
   std::string first_lost;
   std::vector<std::string> notes;  // for people: what was done otherwise than usual

@@ -6,6 +6,7 @@
 // threads go through it step by step.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +21,16 @@
 #include "verify/memory_cache.h"
 
 namespace tally::verify {
+
+// Whose turn it is (turns.cpp).
+struct Turns {
+  pid_t runner = 0;
+  std::deque<tracee::Event> waiting;  // events of threads that are held
+  uint64_t blocks_before = 0;         // executed when the turn began
+  bool over = false;                  // it waits for another one
+  uint64_t reports = 0;
+  uint64_t reports_seen = 0;  // when it was looked after last
+};
 
 struct Mapped {
   uint32_t module = 0;
@@ -47,7 +58,7 @@ class Space : public isa::Memory {
 
   bool read(uint64_t address, void* data, size_t size_bytes) override;
   bool write(uint64_t address, const void* data, size_t size_bytes) override;
-  // The process stands still, and nobody else has its memory (memory_cache.h).
+  // The process stands still, and nobody else writes its memory (memory_cache.h).
   void hold() { cache_.begin(); }
   // Before it goes on.  False when a store got lost.
   bool release() { return !cache_.active() || cache_.end(process_->pid()); }
@@ -55,6 +66,7 @@ class Space : public isa::Memory {
   tracee::Process& process() { return *process_; }
   tracee::Breakpoints breakpoints;
   unsigned threads = 0;
+  Turns turns;
 
  private:
   std::optional<Mapped> map(const tracee::Mapping& mapping, std::vector<std::string>& notes);

@@ -40,9 +40,10 @@ std::string joined_words(const std::vector<std::string>& words) {
 
 std::string Variation::words() const {
   std::vector<std::string> parts;
-  if (addresses) parts.emplace_back("other addresses");
+  if (addresses) parts.emplace_back(upwards() ? "memory placed upwards" : "other addresses");
   if (variables) parts.emplace_back("one variable more");
   if (mappings) parts.emplace_back("more memory mapped");
+  if (!output_is.empty()) parts.emplace_back("standard output to " + output_is);
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     text += (i == 0 ? "" : i + 1 == parts.size() ? " and " : ", ") + parts[i];
@@ -129,10 +130,12 @@ OneVariableMore::~OneVariableMore() {
   if (wanted_) unsetenv(kOneMore);
 }
 
-Randomization::Randomization(bool wanted) : before_(personality(0xffffffff)) {
-  const auto flags = static_cast<unsigned long>(before_);
+Randomization::Randomization(bool wanted, bool upwards) : before_(personality(0xffffffff)) {
+  auto flags = static_cast<unsigned long>(before_);
   const unsigned long off = ADDR_NO_RANDOMIZE;
-  if (before_ >= 0) personality(wanted ? flags & ~off : flags | off);
+  flags = wanted ? flags & ~off : flags | off;
+  if (upwards) flags |= ADDR_COMPAT_LAYOUT;
+  if (before_ >= 0) personality(flags);
 }
 
 Randomization::~Randomization() {

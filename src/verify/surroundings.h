@@ -26,8 +26,13 @@ struct Variation {
   bool addresses = false;  // random
   bool variables = false;  // one more, of a length that is another one each time
   bool mappings = false;   // memory that nobody uses
+  bool output = false;     // standard output is of another kind
+  std::string output_is;   // of this one
   size_t attempt = 1;      // how much of that
-  bool any() const { return addresses || variables || mappings; }
+  size_t run = 1;          // of those that are alike
+  // Some systems (valgrind, too) place memory upwards: what lies behind what is other then.
+  bool upwards() const { return addresses && attempt % 2 == 0; }
+  bool any() const { return addresses || variables || mappings || output; }
   std::string words() const;  // "other addresses and one variable more"
 };
 
@@ -75,7 +80,7 @@ class OneVariableMore {
 // Children inherit the personality; ours is put back at the end.
 class Randomization {
  public:
-  explicit Randomization(bool wanted);
+  Randomization(bool wanted, bool upwards);
   ~Randomization();
   Randomization(const Randomization&) = delete;
   Randomization& operator=(const Randomization&) = delete;

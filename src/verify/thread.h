@@ -64,7 +64,10 @@ struct Thread {
   std::shared_ptr<Space> space;
   bool started = false;
   bool in_call = false;
-  bool become = false;  // execve has succeeded, its end is still to come
+  bool held = false;       // its event waits for its turn (turns.cpp)
+  bool trapped = false;    // ... and is a breakpoint of ours
+  bool listening = false;  // in a group stop
+  bool become = false;     // execve has succeeded, its end is still to come
   Call call;
   Position position;
   Motion motion = Motion::kRun;

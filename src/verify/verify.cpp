@@ -2,11 +2,13 @@
 #include "verify/verify.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "claims/check.h"
 #include "profile/file.h"
 #include "verify/checkers.h"
+#include "verify/descriptors.h"
 #include "verify/explain.h"
 #include "verify/truth.h"
 
@@ -17,9 +19,16 @@ namespace {
 unsigned more_mappings(size_t attempt) {
   constexpr unsigned kFirst = 5;
   constexpr unsigned kTimes = 8;
+  constexpr size_t kGrowthsMax = 2;
   unsigned count = kFirst;
-  for (size_t i = 1; i < attempt; ++i) count *= kTimes;
+  for (size_t i = 0; i < std::min(attempt - 1, kGrowthsMax); ++i) count *= kTimes;
   return count;
+}
+
+// Threads that take longer or shorter turns meet elsewhere.
+uint64_t turn_blocks(size_t run) {
+  constexpr std::array<uint64_t, 5> kBlocks = {20000, 300, 3000, 1, 50};
+  return kBlocks[(run - 1) % kBlocks.size()];
 }
 
 uint64_t distance(const Finding& f) {
@@ -150,7 +159,9 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
   WatchOptions watch_options = options.watch;
+  watch_options.turn_blocks = turn_blocks(variation.run);
   watch_options.randomize = variation.addresses;
+  watch_options.upwards = variation.upwards();
   watch_options.more_mappings = variation.mappings ? more_mappings(variation.attempt) : 0;
   watch_options.choose_cold = [&](uint64_t stops) {
     return coldest(claims, blocks, entered, stops);
@@ -204,18 +215,67 @@ Result<Verdict> by_translation(const claims::Claims& claims, const VerifyOptions
   return verdict;
 }
 
+bool accuses_any(const Judgement& judgement) {
+  return std::ranges::any_of(judgement.findings, [](const Finding& f) {
+    return f.reason == Reason::kWrong || f.reason == Reason::kStructure;
+  });
+}
+
+Result<Verdict> run_first(const Descriptors& descriptors, const AnotherRun& run) {
+  const Redirection redirection(descriptors.for_first_run());
+  if (!redirection.ok()) return make_error("cannot make a file for what the program prints");
+  return run({});
+}
+
+// Where counts differ and the descriptors did: a run that has them as they were then is judged in
+// place of the first.
+void run_as_then(const VerifyOptions& options, Descriptors& descriptors, const AnotherRun& run,
+                 Verdict& verdict) {
+  const std::optional<Wanted> wanted = descriptors.as_then();
+  if (!wanted || verdict.judgement.findings.empty() || !verdict.outcome.complete) return;
+  std::string why_not;
+  if (!options.second_run) {
+    why_not = "it was not wanted";
+  } else if (!descriptors.input_usable() && !(*wanted)[0] && verdict.outcome.looks_at_input) {
+    why_not = "its input cannot be read twice";
+  } else {
+    descriptors.rewind();
+    const Redirection redirection(*wanted);
+    Result<Verdict> another = redirection.ok() ? run({}) : make_error("none can be made");
+    if (another && another->outcome.complete) {
+      descriptors.go_on_as_then();
+      verdict = std::move(*another);
+      return;
+    }
+    why_not = another ? another->outcome.why_incomplete : another.error().message;
+  }
+  verdict.judgement.remarks.push_back(
+      fmt::format("{}; no run had what it was then: {}", descriptors.unlike(true), why_not));
+}
+
 }  // namespace
 
 Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& options) {
-  const StandardInput input;
+  Descriptors descriptors(claims);
   const Surroundings surroundings(claims, options.watch.command);
   const auto run = [&](const Variation& variation) {
     return options.engine == Engine::kTrap ? by_traps(claims, options, variation)
                                            : by_translation(claims, options, variation);
   };
-  Result<Verdict> verdict = run({});
+  if (options.warn && !descriptors.warning().empty()) options.warn(descriptors.warning());
+  Result<Verdict> verdict = run_first(descriptors, run);
   if (!verdict) return verdict.error();
-  explain(claims, options, input, surroundings, run, *verdict);
+  run_as_then(options, descriptors, run, *verdict);
+  explain(claims, options, descriptors, surroundings, run, *verdict);
+  if (const std::string made = descriptors.made_alike(); !made.empty()) {
+    verdict->judgement.remarks.push_back(made + "; the run that is judged had what it was then");
+  }
+  if (accuses_any(verdict->judgement) && !verdict->outcome.writes_to.empty()) {
+    verdict->judgement.remarks.push_back(fmt::format(
+        "the program writes to files ({}): where these, or others that it reads, were not there or "
+        "not the same when the profile was taken, counts differ; make them as they were",
+        verdict->outcome.writes_to));
+  }
   if (!surroundings.other_command().empty() && !verdict->judgement.findings.empty()) {
     verdict->judgement.remarks.push_back("the profile is of another command: " +
                                          surroundings.other_command());

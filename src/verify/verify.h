@@ -31,6 +31,8 @@ struct VerifyOptions {
   bool second_run = true;       // to tell what differs from run to run, when anything does
   // How often a program with threads is run, at most, until a count is called wrong.
   unsigned runs_with_threads = 6;
+  // Told what should be known before a run that may take long.
+  std::function<void(const std::string&)> warn;
   // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.
   std::function<Result<std::string>(const Variation&, Outcome&)> translate;
 };

@@ -1,6 +1,7 @@
 // From block to block.  See watcher.h.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "verify/registers.h"
@@ -209,8 +210,8 @@ Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
   const bool settled = !t.position.behind_call && !t.position.restarting;
   if (settled && (cold_ || should_turn_cold())) return turn_cold(t, kernel_regs);
   isa::Registers regs = from_kernel(kernel_regs);
-  const bool ahead = options_.ahead && t.space->threads == 1;
-  if (ahead) t.space->hold();
+  const bool ahead = options_.ahead && is_alone(t);
+  if (ahead && nobody_writes(t)) t.space->hold();
   const uint64_t began_at = regs.rip;
   bool changed = false;
   const bool by_processor = emulate(t, regs, ahead, changed);
@@ -222,9 +223,15 @@ Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
   return Ok{};
 }
 
+int Watcher::emulated_max(const Thread& t) const {
+  if (t.space->turns.waiting.empty()) return kEmulatedMax;
+  return static_cast<int>(std::clamp<uint64_t>(options_.turn_blocks, 1, kEmulatedMax));
+}
+
 // From block to block.  True: the next instruction is one that only the processor can do.
 bool Watcher::emulate(Thread& t, isa::Registers& regs, bool ahead, bool& changed) {
-  for (int i = 0; i < kEmulatedMax && t.position.block != kNoBlock; ++i) {
+  const int blocks_max = emulated_max(t);
+  for (int i = 0; i < blocks_max && t.position.block != kNoBlock; ++i) {
     if (t.position.behind_call || t.position.restarting) break;
     const CodeBlock& b = code_.block(t.position.block);
     const Mapped* mapped = mapped_of(t, t.position.block);
@@ -262,6 +269,9 @@ bool Watcher::emulate(Thread& t, isa::Registers& regs, bool ahead, bool& changed
 Status Watcher::opaque(Thread& t, const isa::Registers& regs, user_regs_struct& kernel_regs) {
   to_kernel(regs, kernel_regs);
   t.space->process().set_registers(t.tid, kernel_regs);
+  std::array<uint8_t, 2> bytes{};
+  const bool read = t.space->read(regs.rip, bytes.data(), bytes.size());
+  if (read && bytes[0] == 0xf3 && bytes[1] == 0x90) t.space->turns.over = true;  // pause
   single(t, regs.rip, 0);
   return Ok{};
 }

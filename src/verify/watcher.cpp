@@ -6,6 +6,7 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "verify/surroundings.h"
 
@@ -83,7 +84,7 @@ Result<Outcome> Watcher::run() {
 
 Status Watcher::start() {
   Result<std::unique_ptr<tracee::Process>> process = [&] {
-    const Randomization randomization(options_.randomize);
+    const Randomization randomization(options_.randomize, options_.upwards);
     return tracee::Process::spawn(options_.command);
   }();
   if (!process) return process.error();
@@ -95,6 +96,7 @@ Status Watcher::start() {
   t.space = std::make_shared<Space>(code_, std::move(*process));
   t.space->threads = 1;
   outcome_.processes = outcome_.threads = 1;
+  outcome_.looks_at_input = !options_.follow_children;  // a child may, unseen
   if (!tracee::watch_system_calls(root_)) return make_error("the program died before it started");
   TRY(t.space->refresh(outcome_.notes));
   const std::string program = t.space->process().executable_path();
@@ -141,10 +143,12 @@ void Watcher::end_everything(const std::string& why) {
 Status Watcher::loop() {
   while (!threads_.empty()) {
     should_end();
+    const bool was_cold = cold_;
     const auto before = std::chrono::steady_clock::now();
     TRY_ASSIGN(const std::optional<tracee::Event> event, tracee::wait_for_event_or_signal());
     outcome_.waiting_seconds += now_seconds(before);
-    if (event) TRY(handle(*event));
+    if (event) TRY(take(*event));
+    if (!event || (cold_ && !was_cold)) TRY(look_after_turns());
   }
   return Ok{};
 }
@@ -166,6 +170,7 @@ Status Watcher::handle(const tracee::Event& event) {
     return Ok{};
   }
   Thread& t = it->second;
+  t.listening = false;
   if (t.lifted != 0) {
     t.space->breakpoints.insert(t.space->process(), TargetAddr(t.lifted));
     t.lifted = 0;
@@ -190,6 +195,7 @@ Status Watcher::handle(const tracee::Event& event) {
       exiting(t);
       return Ok{};
     case EventKind::kGroupStop:
+      t.listening = true;
       tracee::listen(t.tid);
       return Ok{};
     default:
@@ -219,8 +225,11 @@ Status Watcher::adopt_child(Thread& parent, const tracee::Event& event) {
     tell([&](Checker& c) { c.process_born(t.pid, parent.pid); });
   }
   tell([&](Checker& c) { c.thread_born(t.pid, t.tid); });
-  if (unclaimed_.erase(event.new_tid) != 0) return thread_ready(t);
-  return Ok{};
+  if (unclaimed_.erase(event.new_tid) == 0) return Ok{};
+  tracee::Event ready;
+  ready.kind = tracee::EventKind::kThreadReady;
+  ready.tid = event.new_tid;
+  return take(ready);
 }
 
 Status Watcher::thread_ready(Thread& t) {
@@ -238,7 +247,7 @@ Status Watcher::thread_ready(Thread& t) {
     return Ok{};
   }
   user_regs_struct regs = t.space->process().registers(t.tid);
-  const bool forked = t.tid == t.pid && t.space.use_count() == 1;
+  const bool forked = t.tid == t.pid && t.space->threads == 1;
   if (forked && !options_.follow_children) {
     t.space->breakpoints.remove_all(t.space->process());
     t.space->process().let_go();
@@ -309,7 +318,7 @@ void Watcher::gone(const tracee::Event& event) {
                                  [&](const auto& t) { return t.second.pid == pid; });
   if (!last) return;
   tell([&](Checker& c) { c.process_gone(pid); });
-  if (space.use_count() == 1) space->process().let_go();
+  if (space->threads == 0) space->process().let_go();
 }
 
 // The process has become another program; its other threads are gone without a word.
@@ -331,7 +340,7 @@ Status Watcher::exec(const tracee::Event& event) {
   for (const pid_t tid : others) {
     Thread& t = threads_[tid];
     --t.space->threads;
-    if (t.space.use_count() == 1) t.space->process().let_go();
+    if (t.space->threads == 0) t.space->process().let_go();
     if (tid != event.tid) tell([&](Checker& c) { c.thread_gone(event.tid, tid); });
     threads_.erase(tid);
   }
@@ -352,12 +361,18 @@ bool Watcher::ends_step(const Thread& t, const tracee::Event& event, const user_
   return !t.space->read(regs.rip - 1, &before, sizeof before) || before != kInt1;
 }
 
+bool Watcher::is_own_trap(const Thread& t, const tracee::Event& event) {
+  return !t.cold && event.kind == tracee::EventKind::kSignal && event.signal == SIGTRAP &&
+         event.info.si_code == kKernelTrap;
+}
+
 Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
   user_regs_struct regs{};
   if (!t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
   if (t.cold) return cold_signal(t, event, regs);
-  if (event.signal == SIGTRAP && event.info.si_code == kKernelTrap &&
-      t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1))) {
+  const bool trapped = std::exchange(t.trapped, false);
+  if (is_own_trap(t, event) &&
+      (trapped || t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1)))) {
     ++outcome_.breakpoint_stops;
     regs.rip -= 1;
     if (t.returns_to == regs.rip) {

@@ -38,6 +38,7 @@ class Watcher {
   void abandon_handler(Thread& t, uint64_t context);
   void gone(const tracee::Event& event);
   Status exec(const tracee::Event& event);
+  static bool is_own_trap(const Thread& t, const tracee::Event& event);
   static bool ends_step(const Thread& t, const tracee::Event& event, const user_regs_struct& regs);
   Status signal_stop(Thread& t, const tracee::Event& event);
   Status deliver(Thread& t, const tracee::Event& event, user_regs_struct& regs);
@@ -49,6 +50,17 @@ class Watcher {
   Status cold_signal(Thread& t, const tracee::Event& event, user_regs_struct& regs);
   Status adopt_child(Thread& parent, const tracee::Event& event);
 
+  // turns.cpp: one thread at a time
+  bool takes_turns(const Thread& t) const;
+  bool is_alone(const Thread& t) const;
+  bool nobody_writes(const Thread& t) const;
+  Status take(const tracee::Event& event);
+  void begin_turn(Turns& turns, pid_t tid);
+  void hold(Thread& t, const tracee::Event& event);
+  static void drop_held(Turns& turns, Thread& t);
+  Status give_turns(Space& space);
+  Status look_after_turns();
+
   // calls.cpp: system calls
   Status call_stop(Thread& t);
   Status call_entered(Thread& t, user_regs_struct& regs);
@@ -59,6 +71,7 @@ class Watcher {
   void after_trap_call(Thread& t, user_regs_struct& regs);
   void unblock_trap(Thread& t);
   void note_maps(Thread& t);
+  void note_writes(const Thread& t);
 
   // walk.cpp: from block to block
   bool catch_up(Thread& t, uint64_t rip, bool asynchronous);
@@ -75,6 +88,7 @@ class Watcher {
   Status advance(Thread& t, user_regs_struct& regs);
   Status advance_from_breakpoint(Thread& t, user_regs_struct& regs);
   bool emulate(Thread& t, isa::Registers& regs, bool ahead, bool& changed);
+  int emulated_max(const Thread& t) const;
   bool emulate_block(Thread& t, isa::Registers& regs, const Mapped*& mapped);
   void let_go(Thread& t, const user_regs_struct& regs, int signal = 0);
   void through_vsyscall(Thread& t, const user_regs_struct& regs, int signal);

@@ -4,6 +4,7 @@
   addresses      a profile made with random addresses: what depends on them is *environment*
   variables      ... and what depends on a variable more; what shells set is as it was then
   mappings       a program that reads /proc/self/maps sees Tally's memory under `tally profile`
+  order          ... whose memory was placed upwards
   damaged        a wrong count in code that depends on none of it stays *wrong* in all of these
   links          the program is named by a symbolic link
   missing        an edge that the profile lacks is found by both engines
@@ -106,6 +107,18 @@ def mappings():
     damage_stays_wrong(program, file, "mappings-damaged")
 
 
+def order():
+    """A profile that was made where memory is placed upwards."""
+    program = compile_program("by_order", "-DORDER", source="by_place")
+    file = os.path.join(WORK, "order.tally")
+    done = run(["/usr/bin/setarch", "-L", TALLY, "profile", "-o", file, "--", program],
+               "profile-order", randomize=True)
+    expect(done.status == 0, f"profile order: {done.end()}")
+    done, verdict = verify([program], file, "order", randomize=True)
+    not_accused("order", done, verdict, program, "by_order")
+    damage_stays_wrong(program, file, "order-damaged", randomize=True)
+
+
 def links(program):
     link = os.path.join(WORK, "a_link")
     os.symlink(program, link)
@@ -176,6 +189,7 @@ def main():
     addresses(program)
     variables(program)
     mappings()
+    order()
     links(program)
     missing(program)
     command()

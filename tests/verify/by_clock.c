@@ -10,6 +10,16 @@ __attribute__((noinline)) static long difference(struct timespec a, struct times
   return (b.tv_sec - a.tv_sec) * 1000000000L + b.tv_nsec - a.tv_nsec;
 }
 
+// Handed on by who calls nothing else.
+__attribute__((noinline)) static int borrows(struct timespec a, struct timespec b) {
+  if (b.tv_nsec < a.tv_nsec) sink += 2;
+  return sink + 1;
+}
+
+__attribute__((noinline)) static long handed(struct timespec a, struct timespec b) {
+  return borrows(a, b) + 1;
+}
+
 __attribute__((noinline)) static struct timespec now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -27,6 +37,7 @@ int main(void) {
   const struct timespec end = now();
   sink = work(100);
   sink += difference(begin, end) > 5;
+  sink += handed(begin, end) > 5;
   puts("done");
   return 0;
 }

@@ -1,8 +1,9 @@
 // Counts that depend on the surroundings: on where the stack lies, on how many variables there
-// are, on what else is mapped.  `fixed` depends on nothing.
+// are, on what else is mapped, and in which order.  `fixed` depends on nothing.
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static volatile int sink;
@@ -30,6 +31,13 @@ __attribute__((noinline)) static void by_mappings(void) {
   close(maps);
 }
 
+// Otherwise where the kernel places what is mapped later above what was mapped before.
+__attribute__((noinline)) static void by_order(void) {
+  const char* first = mmap(NULL, 0x10000, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const char* second = mmap(NULL, 0x10000, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (int i = 0; i < (second > first ? 5 : 3); ++i) ++sink;
+}
+
 __attribute__((noinline)) static int fixed(int n) {
   int sum = 0;
   for (int i = 0; i < n; ++i) sum += i % 7 == 3 ? 2 : 1;
@@ -40,6 +48,8 @@ int main(int argc, char** argv, char** environment) {
   (void)argc, (void)argv;
 #ifdef MAPPINGS
   by_mappings();
+#elif defined ORDER
+  by_order();
 #else
   by_address();
   by_variables(environment);
