@@ -16,7 +16,8 @@ PROGRAM = compile_c(
     #include <stdio.h>
     #include <stdlib.h>
     #include <string.h>
-    #define A(n) __attribute__((noinline)) static int a##n(int i) { return i * n + (i & 1 ? n : 1); }
+    #define A(n) __attribute__((noinline)) \
+      static int a##n(int i) { return i * n + (i & 1 ? n : 1); }
     A(1) A(2) A(3) A(4) A(5) A(6) A(7) A(8) A(9)
     typedef int (*function)(int);
     static const function volatile all[] = {a1, a2, a3, a4, a5, a6, a7, a8, a9};
@@ -57,7 +58,8 @@ def run(name, *arguments, cache=str(FOLDER), options=()):
         complain(f"{' '.join(command)}: {done.returncode} {done.stderr}")
     counted = []
     for what in ("instructions", "edges"):
-        rows = csv.DictReader(accepted(["dump", what, path(name)], what).stdout.decode().splitlines())
+        dump = accepted(["dump", what, path(name)], what).stdout.decode()
+        rows = csv.DictReader(dump.splitlines())
         counted.append(sorted(tuple(value for key, value in row.items() if key != "source")
                               for row in rows if row["count"] != "0"))
     dump = json.loads(accepted(["dump", "profile", path(name), "--format=json"], "dump").stdout)
@@ -124,7 +126,8 @@ if "recall_not_kept" not in blocked[2]:
 
 # Many at once.
 shutil.rmtree(FOLDER)
-runs = [subprocess.Popen([TALLY, "profile", "-o", path(f"at_once{i}.tally"), "--", PROGRAM, str(i % 4)],
+runs = [subprocess.Popen([TALLY, "profile", "-o", path(f"at_once{i}.tally"), "--", PROGRAM,
+                          str(i % 4)],
                          env=dict(os.environ, TALLY_CACHE=str(FOLDER)), stdout=subprocess.DEVNULL)
         for i in range(8)]
 if any(one.wait() != 0 for one in runs):
