@@ -139,7 +139,7 @@ CodeCache::Bounds CodeCache::bounds_of(Module& module, LinkAddr address, Arrival
 Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   const PhaseTimer timer(phases_, Phase::kDiscover);
   if (module.area == nullptr || module.area->is_for_pieces()) {
-    TRY_ASSIGN(module.area, region_.area_for(module.mapped, process_, remote_call_));
+    TRY(give_area(module, region_, process_, remote_call_));
   }
   modules_.drop_snapshot();
   const Bounds bounds = bounds_of(module, address, how);

@@ -67,7 +67,7 @@ struct CodeRecord {
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
   uint64_t known = 0;        // units whose procedure another image run had found
-  uint64_t recalled = 0;     // units that an earlier run had translated, and nobody has asked for
+  uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
 };
 
@@ -281,6 +281,7 @@ class CodeCache : public Translated {
     Arrival how;
   };
   static std::vector<Certain> certain_callees(const Unit& unit);
+  bool has_room_for_guesses() const;
   void recall_fresh();
   void recall_units(uint32_t index, const Module& module);
   void recall_links(uint32_t index, const Module& module);

@@ -9,14 +9,23 @@
 
 namespace tally::engine {
 
+using namespace translate;
+
 namespace {
 
 bool is_recalled(const Module& module) {
   return !module.generated && !module.from_memory && module.image != nullptr &&
-         !module.image->build_id().empty();
+         !module.image->build_id().empty() &&
+         module.image->build_id().size() <= RecallFolder::kBuildIdBytesMax;
 }
 
 }  // namespace
+
+// A guess must leave room for what is asked for.
+bool CodeCache::has_room_for_guesses() const {
+  return next_counter_ < tcb::kCountersMax / 2 && landings_.size() < tables::kLandingsMax / 2 &&
+         check_room();
+}
 
 void CodeCache::set_recollection(Recollection recollection) {
   recollection_ = std::move(recollection);
@@ -45,6 +54,7 @@ void CodeCache::recall_fresh() {
 void CodeCache::recall_units(uint32_t index, const Module& module) {
   for (const Recollection::Asked& asked : recollection_.asked) {
     if (asked.module != index || asked.how > static_cast<uint8_t>(Arrival::kReturn)) continue;
+    if (!has_room_for_guesses()) return;
     const TargetAddr address = module.to_target(LinkAddr(asked.address));
     const size_t before = units_.size();
     make_ahead({address, static_cast<Arrival>(asked.how)});
@@ -64,7 +74,7 @@ void CodeCache::recall_links(uint32_t index, const Module& module) {
     const bool waits = link_waits_[id] != 0 && !units_[links_[id].first]->replaceable;
     if (!waits || !entered.contains(target)) continue;
     const uint64_t* found = blocks_.find(target);
-    if (found == nullptr || *found == kGone || !check_room()) continue;
+    if (found == nullptr || *found == kGone || !has_room_for_guesses()) continue;
     const BlockRef to = unpack(*found);
     if (units_[to.unit]->replaceable) continue;
     const auto [unit, link] = links_[id];
@@ -93,7 +103,8 @@ void CodeCache::recall_pairs() {
     const auto site = site_at.find(from->to_target(LinkAddr(led.block)).value());
     const TargetAddr target = to->to_target(LinkAddr(led.to));
     const uint64_t* found = blocks_.find(target.value());
-    if (site == site_at.end() || found == nullptr || *found == kGone || !check_room()) continue;
+    if (site == site_at.end() || found == nullptr || *found == kGone) continue;
+    if (!has_room_for_guesses()) continue;
     const BlockRef ref = unpack(*found);
     if (units_[ref.unit]->replaceable) continue;
     SiteState& state = sites_[site->second];
@@ -110,7 +121,7 @@ void CodeCache::recall_pairs() {
 // it is not the larger part.
 std::optional<Recollection> CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   const auto is_counted = [&](int32_t id) {
-    return id != translate::kNoCounter && counters[static_cast<size_t>(id)] != 0;
+    return id != kNoCounter && counters[static_cast<size_t>(id)] != 0;
   };
   const auto is_executed = [&](const Unit& unit) {
     const auto& blocks = unit.plan.block_counter;

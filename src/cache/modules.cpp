@@ -77,6 +77,15 @@ void ModuleMap::note_sealed(TargetRange range) {
   }
 }
 
+Status give_area(Module& module, Region& region, tracee::Process& process, const RemoteCall& call) {
+  if (module.reach.empty()) module.reach = module.mapped;
+  TRY_ASSIGN(module.area, region.area_for(module.reach, process, call));
+  const TargetAddr base(module.area->base.value());
+  module.reach = {std::min(module.reach.begin, base),
+                  std::max(module.reach.end, base + translate::kAreaSizeBytes)};
+  return Ok{};
+}
+
 std::string ModuleMap::name_of(TargetAddr address) const {
   const Module* module = containing(address);
   if (module == nullptr) return fmt::format("{:#x}", address.value());
@@ -148,8 +157,8 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
     high = std::max(high, (s.range.end.value() + 0xfffu) & kPageMask);
   }
   module->mapped = {TargetAddr(low + module->bias), TargetAddr(high + module->bias)};
-  module->sealed =
-      module->image->relro().empty() || module->image->type() == elf::FileType::kExecutable;
+  // What is not relocated as a whole has its constant tables as the linker has made them.
+  module->sealed = module->image->type() == elf::FileType::kExecutable;
   module->executable.add(executable);
   for (const tracee::Mapping& m : all) {
     if (m.executable && m.path == mapping.path && m.range.begin != executable.begin &&
@@ -218,6 +227,7 @@ void ModuleMap::inherit(const ModuleMap& parent, Region& region) {
     module->file = theirs->file;
     if (module->file != nullptr) module->file->add_user();
     if (theirs->area != nullptr) module->area = &region.areas()[theirs->area->index];
+    module->reach = theirs->reach;
     if (theirs->from_memory) {
       read_from_memory(*module);
     } else {

@@ -39,6 +39,7 @@ struct Module {
   bool gone = false;         // unmapped (dlclose)
   bool sealed = false;       // the loader has relocated it, and made that read-only
   Area* area = nullptr;      // once something of it is translated
+  TargetRange reach;         // what holds it and all its areas, which branch to each other
   cfg::CodeView view;
   std::unique_ptr<cfg::Discoverer> discoverer;
   std::shared_ptr<KnownFile> file;  // what other image runs know of it, too; null if generated
@@ -55,6 +56,10 @@ struct Module {
   LinkAddr to_link(TargetAddr address) const { return LinkAddr(address.value() - bias); }
   TargetAddr to_target(LinkAddr address) const { return TargetAddr(address.value() + bias); }
 };
+
+// Gives the module a code cache for its next units: within reach of its code, and of all others
+// that it has had, since its units branch to one another.  Errors: no room, too many.
+Status give_area(Module& module, Region& region, tracee::Process& process, const RemoteCall& call);
 
 class ModuleMap {
  public:
@@ -102,6 +107,9 @@ class ModuleMap {
   bool low_halves_may_collide(uint64_t below_bytes) const;
   // From now on a new module that collides is an error.
   void forbid_collisions() { collisions_forbidden_ = true; }
+
+  // Whether a range lies as near to a file's code as rel32 branches reach, or twice that.
+  bool is_near_code(TargetRange range) const;
 
   // Memory has become read-only: modules whose relocated part begins there are complete.
   void note_sealed(TargetRange range);

@@ -108,6 +108,16 @@ bool ModuleMap::alike_to_code(TargetRange range) const {
                      [&](const auto& page) { return alike(range, page_at(page.second)); });
 }
 
+bool ModuleMap::is_near_code(TargetRange range) const {
+  constexpr uint64_t kNearBytes = 4ull << 30;
+  return std::any_of(modules_.begin(), modules_.end(), [&](const auto& module) {
+    if (module->gone || module->generated) return false;
+    const uint64_t low = std::min(range.begin.value(), module->mapped.begin.value());
+    const uint64_t high = std::max(range.end.value(), module->mapped.end.value());
+    return high - low < kNearBytes + range.size_bytes() + module->mapped.size_bytes();
+  });
+}
+
 std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
   if (!collisions_forbidden_ || !alike_to_code(range)) return std::nullopt;
   const auto mappings = process_.mappings();

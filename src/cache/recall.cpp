@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 // Another number whenever discovery or the file changes so that old guesses are worth nothing.
 constexpr uint32_t kVersion = 1;
-constexpr size_t kBuildIdBytesMax = 128;
 constexpr const char* kSuffix = ".recall";
 
 uint64_t digest_of(std::span<const uint8_t> bytes) {
@@ -37,7 +36,7 @@ void put(std::vector<uint8_t>& out, T value) {
 
 // A build-id becomes part of a file's name.
 bool is_plain(const std::string& build_id) {
-  return !build_id.empty() && build_id.size() <= kBuildIdBytesMax &&
+  return !build_id.empty() && build_id.size() <= RecallFolder::kBuildIdBytesMax &&
          build_id.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
@@ -149,7 +148,7 @@ Status RecallFolder::keep(const std::string& build_id, const Recollection& recol
   if (error) return make_error("{}: {}", path_, error.message());
   const fs::path path = fs::path(path_) / (build_id + kSuffix);
   // Of several runs that end at once, each replaces the whole file.
-  const fs::path partial = fmt::format("{}.{}", path.string(), getpid());
+  const fs::path partial = fs::path(path_) / fmt::format("{}.{}{}", build_id, getpid(), kSuffix);
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(bytes.data()),
             static_cast<std::streamsize>(bytes.size()));

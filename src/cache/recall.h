@@ -69,6 +69,7 @@ class RecallFolder {
   // written; then nothing has changed.
   Status keep(const std::string& build_id, const Recollection& recollection) const;
 
+  static constexpr size_t kBuildIdBytesMax = 128;
   static constexpr uint64_t kFileBytesMax = 16ull << 20;
   static constexpr uint64_t kFolderBytesMax = 128ull << 20;
 

@@ -54,8 +54,8 @@ class Region {
   // The same for a fork child, which has its parent's region mapped: puts one of its own in its
   // place, at the same addresses and with nothing in it but the gateways.
   Status create_in_place(const Region& parent, tracee::Process& process, const RemoteCall& call);
-  // Maps one more area within reach of `range` (all of a module); uses an existing one if it
-  // reaches.  nullptr in no case.
+  // Maps one more area within reach of `range` (all of a module, and of the areas it has); uses an
+  // existing one if it reaches.  nullptr in no case.
   Result<Area*> area_for(TargetRange range, tracee::Process& process, const RemoteCall& call);
 
   // Closes the target's descriptor of the region.  Areas mapped later are second mappings of the

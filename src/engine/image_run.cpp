@@ -185,7 +185,7 @@ Status ImageRun::map_everything(TargetAddr scratch) {
   for (auto& module : modules_.all()) {
     module->main_program = module->path == program;
     if (module->generated) continue;  // an executable stack; rarely used as code
-    TRY_ASSIGN(module->area, region_.area_for(module->mapped, *process_, call));
+    TRY(give_area(*module, region_, *process_, call));
   }
   choose_forms();
   cache_.initialize_tables();
@@ -457,6 +457,7 @@ void ImageRun::collect(profile::Profile& result) {
   for (const auto& [name, kind] : kinds) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
+  run.more.emplace_back("code_caches", std::to_string(region_.areas().size()));
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));

@@ -2,8 +2,9 @@
 //
 // Comparisons and landings look at the low 32 bits of addresses (translate/unit.h), which is exact
 // only as long as no two addresses of code are alike in them.  A new mapping that would be, and
-// whose place the program left to the kernel, is unmapped and made again where it is not.  The
-// program sees what the second call returned.  What it wants at a fixed address stays there; should
+// whose place the program left to the kernel, is unmapped and made again where it is not; so is one
+// that may become code, for which it has only hinted at a place near its code.  The program sees
+// what the second call returned.  What it wants at a fixed address stays there; should
 // it hold code that is alike to other code, that is refused by name.
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -26,13 +27,15 @@ constexpr unsigned kAttemptsMax = 4;
 constexpr uint64_t kOwnPlace = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN | MAP_HUGETLB;
 
 // An address without MAP_FIXED is a hint: who gives one must look at what comes back.  Data stays
-// where it is hinted at, since the less is moved the better; what may become code (compilers at
-// run time reserve their room without any permission, near the program) does not.
-bool placed_by_kernel(const std::array<uint64_t, 6>& arguments, uint64_t size_bytes) {
+// where it is hinted at, since the less is moved the better (Go looks for another place for its
+// heap).  What may become code does not: compilers at run time reserve their room without any
+// permission, near the code that it is to work with.
+bool is_left_to_kernel(const std::array<uint64_t, 6>& arguments, uint64_t size_bytes,
+                       bool near_code) {
   if ((arguments[3] & kOwnPlace) != 0) return false;
   if (arguments[0] == 0) return size_bytes <= kLargestKeptApartBytes;
-  const bool code = arguments[2] == PROT_NONE || (arguments[2] & PROT_EXEC) != 0;
-  return code && size_bytes <= kLargestHintedBytes;
+  if ((arguments[2] & PROT_EXEC) != 0) return size_bytes <= kLargestHintedBytes;
+  return arguments[2] == PROT_NONE && near_code && size_bytes <= kLargestHintedBytes;
 }
 
 }  // namespace
@@ -40,7 +43,10 @@ bool placed_by_kernel(const std::array<uint64_t, 6>& arguments, uint64_t size_by
 // Goes in front of everything else that is done about a finished call: it may be begun again.
 Result<uint64_t> Service::keep_apart(const PendingCall& call, uint64_t result) {
   const uint64_t size_bytes = (call.arguments[1] + 0xfff) & ~uint64_t{0xfff};
-  if (call.number != SYS_mmap || !placed_by_kernel(call.arguments, size_bytes)) return result;
+  if (call.number != SYS_mmap) return result;
+  const bool near_code =
+      modules_.is_near_code({TargetAddr(result), TargetAddr(result + size_bytes)});
+  if (!is_left_to_kernel(call.arguments, size_bytes, near_code)) return result;
   for (unsigned attempt = 0; attempt < kAttemptsMax; ++attempt) {
     const TargetRange range{TargetAddr(result), TargetAddr(result + size_bytes)};
     const std::optional<TargetAddr> better = modules_.apart_from_code(range);

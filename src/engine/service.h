@@ -133,6 +133,7 @@ class Service {
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
   static uint64_t protection_for_kernel(uint64_t protection);
+  void explain_memory(const PendingCall& call, uint64_t result, bool failed) const;
   Result<uint64_t> keep_apart(const PendingCall& call, uint64_t result);
   void name_refused_trace(const PendingCall& call);
   uint64_t mapped_bytes() const;

@@ -306,6 +306,15 @@ bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
   return true;
 }
 
+// TALLY_DEBUG: mappings that the kernel refuses, natively as well, perhaps, or because of Tally.
+// With the value `memory` all that changes memory.
+void Service::explain_memory(const PendingCall& call, uint64_t result, bool failed) const {
+  const char* wanted = std::getenv("TALLY_DEBUG");
+  if (wanted == nullptr || !(failed || std::string_view(wanted) == "memory")) return;
+  fmt::print(stderr, "tally: debug: process {}: system call {} ({:#x}) gave {:#x}\n",
+             process_.pid(), call.number, fmt::join(call.arguments, ", "), result);
+}
+
 Status Service::after_syscall(uint32_t slot) {
   const PendingCall call = pending_[slot];
   const auto is_error = [](uint64_t value) {
@@ -328,6 +337,7 @@ Status Service::after_syscall(uint32_t slot) {
   if (call.number == SYS_ptrace && result == static_cast<uint64_t>(-EPERM))
     name_refused_trace(call);
   if (!failed && installs_filter(call.number, call.arguments)) region_.filter_installed();
+  if (changes_memory(call.number)) explain_memory(call, result, failed);
   if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
   finish_syscall(slot, result, reg(slot, kR11));
   return Ok{};

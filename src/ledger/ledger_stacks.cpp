@@ -61,9 +61,9 @@ void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& af
   // A return of the procedure in the ordinary way, or a tail call.
   if (stack_pointer < end && end - stack_pointer <= 16) return;
   const bool to_caller = frames.size() > 1 && frames[1].pc == landing.pc();
-  // Arguments on the stack may be gone with it.
+  // Arguments on the stack may be gone with it; the caller's own return address is not.
   const bool in_caller = stack_pointer == end || (to_caller && stack_pointer > end &&
-                                                  stack_pointer <= frames[1].cfa.value());
+                                                  stack_pointer < frames[1].cfa.value());
   if (by_return && to_caller && in_caller) return;
   // The frames that are left are gone; a second jump from the same entry (an exception that passes
   // several cleanups) starts from a new snapshot.
@@ -114,8 +114,12 @@ bool Ledger::is_within_procedure(const elf::BackTrace& trace, size_t target, Tar
 // Procedures up to that of frame `target` are left: it goes on elsewhere than behind its open call.
 void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& trace, size_t target,
                          const Landing& landing) {
-  if (landing.by_return) land_behind_call(landing.pc());
-  for (size_t i = 1; i <= target && i < trace.frames.size(); ++i) {
+  // Or right behind it: then that call has come back, and those called from there are left.
+  const bool returned = landing.by_return && target > 0 && target < trace.frames.size() &&
+                        trace.frames[target].pc == landing.pc();
+  if (landing.by_return && !returned) land_behind_call(landing.pc());
+  const size_t end = std::min(returned ? target : target + 1, trace.frames.size());
+  for (size_t i = 1; i < end; ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, kJumped);
   }
   jumps_[slot] = {unit, landing.stack_pointer(), std::nullopt};

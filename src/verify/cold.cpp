@@ -41,6 +41,7 @@ Status Watcher::turn_cold(Thread& t, user_regs_struct& regs) {
 
 void Watcher::begin_cold() {
   cold_ = outcome_.cold_only = true;
+  outcome_.looks_at_input = true;  // from here on nobody looks
   outcome_.followed_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   const double left = options_.budget_seconds - outcome_.followed_seconds;

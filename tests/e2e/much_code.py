@@ -6,6 +6,7 @@ followed by a comparison of the code behind it, and runs each of them once.
 """
 import csv
 import io
+import sqlite3
 
 from refusal import accepted, compile_c, complain, finish, path, profile
 
@@ -40,6 +41,10 @@ if done.stdout.decode(errors="replace") != expected:
     complain(f"printed {done.stdout!r}, not {expected!r}")
 if b"not exact" in done.stderr:
     complain(f"named: {done.stderr!r}")
+with sqlite3.connect(path("much.tally")) as database:
+    caches = dict(database.execute("SELECT name, value FROM facts"))["code_caches"]
+if int(caches) < 4:  # the program and its libraries have two
+    complain(f"{caches} code caches: this was not much code")
 listing = accepted(["dump", "instructions", path("much.tally")], "dump instructions").stdout
 made = [int(row["count"]) for row in csv.DictReader(io.StringIO(listing.decode()))
         if row["module"].startswith("[generated")]
