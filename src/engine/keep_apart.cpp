@@ -49,7 +49,9 @@ Result<uint64_t> Service::keep_apart(const PendingCall& call, uint64_t result) {
   if (!is_left_to_kernel(call.arguments, size_bytes, near_code)) return result;
   for (unsigned attempt = 0; attempt < kAttemptsMax; ++attempt) {
     const TargetRange range{TargetAddr(result), TargetAddr(result + size_bytes)};
-    const std::optional<TargetAddr> better = modules_.apart_from_code(range);
+    // Decided once: when this is begun again, what was unmapped and mapped meanwhile is different.
+    if (attempt == places_.size()) places_.push_back(modules_.apart_from_code(range));
+    const std::optional<TargetAddr> better = places_[attempt];
     if (!better) return result;
     TRY(call_in_target(SYS_munmap, {result, size_bytes, 0, 0, 0, 0}));
     std::array<uint64_t, 6> again = call.arguments;

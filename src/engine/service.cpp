@@ -168,6 +168,7 @@ void Service::serve(uint32_t slot) {
     caller_.reset();
   } else {
     call_results_.clear();
+    places_.clear();
   }
   calls_replayed_ = 0;
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));

@@ -182,6 +182,7 @@ class Service {
   RemoteCall stopped_thread_call_;
   std::optional<uint32_t> caller_;  // the slot that makes them
   std::vector<int64_t> call_results_;
+  std::vector<std::optional<TargetAddr>> places_;  // of `keep_apart`, by attempt
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
   std::array<uint64_t, 8> requests_{};  // by kind

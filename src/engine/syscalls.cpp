@@ -313,6 +313,16 @@ void Service::explain_memory(const PendingCall& call, uint64_t result, bool fail
   if (wanted == nullptr || !(failed || std::string_view(wanted) == "memory")) return;
   fmt::print(stderr, "tally: debug: process {}: system call {} ({:#x}) gave {:#x}\n",
              process_.pid(), call.number, fmt::join(call.arguments, ", "), result);
+  const auto mappings = process_.mappings();
+  if (!failed || !mappings) return;
+  const TargetRange range = page_range(call.arguments[0], call.arguments[1]);
+  fmt::print(stderr, "tally: debug: process {} has {} mappings, at these addresses:\n",
+             process_.pid(), mappings->size());
+  for (const tracee::Mapping& m : *mappings) {
+    if (!overlaps(m.range, range)) continue;
+    fmt::print(stderr, "tally: debug:   {:#x}-{:#x} {}\n", m.range.begin.value(),
+               m.range.end.value(), m.path);
+  }
 }
 
 Status Service::after_syscall(uint32_t slot) {

@@ -33,7 +33,7 @@ PROGRAM = compile_c(
     #define SIZE (8ul << 20)
     #define HOLE (12ul << 20)  // the kernel wants room to align it
     #define STEP (64ul << 20)
-    #define RESERVE (9ul << 30)
+    #define RESERVE (72ul << 30)  // farther down nobody looks
     #define ALL (4ul << 30)
     typedef int (*function)(int);
     static volatile function made;
@@ -51,13 +51,12 @@ PROGRAM = compile_c(
       if (argc > 1) file = open(argv[1], O_RDWR | O_CREAT, 0600);
       if (argc > 1 && ftruncate(file, SIZE) != 0) return 1;
       uintptr_t hole = ((uintptr_t)&back - HOLE / 2) & ~((2ul << 20) - 1);
-      hole = (big + ((hole - big) & (ALL - 1)));
+      const uintptr_t top = big + RESERVE - 2 * ALL;
+      hole = top + ((hole - top) & (ALL - 1));
       munmap((void*)hole, HOLE);
-      // Lower places with just the room for it: some file systems want more, to align it, and do
-      // not take them for a hint.
-      for (uintptr_t down = STEP; down < 8 * STEP && hole - down > big; down += STEP) {
-        munmap((void*)(hole + HOLE - SIZE - down), SIZE);
-      }
+      // One lower place, with just the room for it: some file systems want more, to align it, and
+      // do not take it for a hint.
+      munmap((void*)(hole + HOLE - SIZE - STEP), SIZE);
       char* p;
       int fillers = 0;
       // What lies above the reservation fills up first.
