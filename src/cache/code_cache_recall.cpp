@@ -77,9 +77,7 @@ void CodeCache::recall_links(uint32_t index, const Module& module) {
     if (found == nullptr || *found == kGone || !has_room_for_guesses()) continue;
     const BlockRef to = unpack(*found);
     if (units_[to.unit]->replaceable) continue;
-    const auto [unit, link] = links_[id];
-    if (link_is_call(id)) enter_landing({unit, units_[unit]->code.links[link].block});
-    set_branch(units_[unit]->code.links[link].field, way_in(to));
+    join_link(id, to);
     link_waits_[id] = 0;
   }
 }

@@ -192,7 +192,7 @@ void CodeCache::join_link(uint32_t link_id, BlockRef to) {
   const auto [unit_id, index] = links_[link_id];
   const Link& link = units_[unit_id]->code.links[index];
   if (link_is_call(link_id)) enter_landing({unit_id, link.block});
-  set_branch(link.field, units_[to.unit]->label(to.block));
+  set_branch(link.field, way_in(to));
 }
 
 void CodeCache::join_waiting(TargetAddr entry, BlockRef to) {

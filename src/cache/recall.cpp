@@ -49,6 +49,45 @@ std::string read_string(ByteReader& reader) {
   return text;
 }
 
+// Counts are believed only as far as bytes go.
+template <class T>
+void read_list(ByteReader& reader, std::vector<T>& list, T (*read)(ByteReader&)) {
+  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) list.push_back(read(reader));
+}
+
+Recollection::Asked read_asked(ByteReader& reader) {
+  Recollection::Asked asked;
+  asked.module = reader.u32();
+  asked.how = reader.u8();
+  asked.address = reader.u64();
+  return asked;
+}
+
+Recollection::Entered read_entered(ByteReader& reader) {
+  Recollection::Entered entered;
+  entered.module = reader.u32();
+  entered.block = reader.u64();
+  return entered;
+}
+
+Recollection::Led read_led(ByteReader& reader) {
+  Recollection::Led led;
+  led.module = reader.u32();
+  led.to_module = reader.u32();
+  led.block = reader.u64();
+  led.to = reader.u64();
+  return led;
+}
+
+// Whether all that is named is there.
+bool is_sound(const Recollection& r) {
+  const auto known = [&](const auto& one) { return one.module < r.modules.size(); };
+  return std::ranges::all_of(r.asked, known) && std::ranges::all_of(r.entered, known) &&
+         std::ranges::all_of(r.led, [&](const Recollection::Led& led) {
+           return known(led) && led.to_module < r.modules.size();
+         });
+}
+
 }  // namespace
 
 std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
@@ -91,37 +130,11 @@ Result<Recollection> decode_recollection(std::span<const uint8_t> bytes) {
   ByteReader reader(body);
   if (reader.u64() != kMagic || reader.u32() != kVersion) return make_error("of another version");
   Recollection result;
-  // Counts are believed only as far as bytes go.
-  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
-    result.modules.push_back(read_string(reader));
-  }
-  const auto known = [&](uint32_t module) { return module < result.modules.size(); };
-  bool sound = true;
-  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
-    Recollection::Asked asked;
-    asked.module = reader.u32();
-    asked.how = reader.u8();
-    asked.address = reader.u64();
-    sound &= known(asked.module);
-    result.asked.push_back(asked);
-  }
-  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
-    Recollection::Entered entered;
-    entered.module = reader.u32();
-    entered.block = reader.u64();
-    sound &= known(entered.module);
-    result.entered.push_back(entered);
-  }
-  for (uint32_t n = reader.u32(); n > 0 && reader.ok(); --n) {
-    Recollection::Led led;
-    led.module = reader.u32();
-    led.to_module = reader.u32();
-    led.block = reader.u64();
-    led.to = reader.u64();
-    sound &= known(led.module) && known(led.to_module);
-    result.led.push_back(led);
-  }
-  if (!reader.ok() || !reader.at_end() || !sound) return make_error("damaged");
+  read_list(reader, result.modules, read_string);
+  read_list(reader, result.asked, read_asked);
+  read_list(reader, result.entered, read_entered);
+  read_list(reader, result.led, read_led);
+  if (!reader.ok() || !reader.at_end() || !is_sound(result)) return make_error("damaged");
   return result;
 }
 
@@ -142,7 +155,10 @@ Recollection RecallFolder::find(const std::string& build_id) const {
 Status RecallFolder::keep(const std::string& build_id, const Recollection& recollection) const {
   if (path_.empty() || !is_plain(build_id)) return Ok{};
   const std::vector<uint8_t> bytes = encode_recollection(recollection);
-  if (bytes.size() > kFileBytesMax) return Ok{};
+  if (bytes.size() > kFileBytesMax) {
+    return make_error("{} bytes are more than the {} MB that are kept of a program", bytes.size(),
+                      kFileBytesMax >> 20);
+  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) return make_error("{}: {}", path_, error.message());

@@ -17,7 +17,11 @@
 // for.  The file is believed only as far as its digest, its version and the build-ids go, and may
 // be deleted at any time; runs that write at once replace it whole, one after the other.
 //
-// Not handled: code without a file, files without a build-id, children of fork (most of them exec).
+// Jump tables are read from memory, so a module's part waits until the loader has relocated it and
+// made that read-only (Module::sealed).
+//
+// Not handled: code without a file, files without a build-id, libraries that are linked so that
+// nothing is made read-only, children of fork (most of them exec), processes that are attached to.
 #pragma once
 
 #include <cstdint>

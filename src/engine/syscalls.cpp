@@ -313,8 +313,9 @@ void Service::explain_memory(const PendingCall& call, uint64_t result, bool fail
   if (wanted == nullptr || !(failed || std::string_view(wanted) == "memory")) return;
   fmt::print(stderr, "tally: debug: process {}: system call {} ({:#x}) gave {:#x}\n",
              process_.pid(), call.number, fmt::join(call.arguments, ", "), result);
+  if (!failed) return;
   const auto mappings = process_.mappings();
-  if (!failed || !mappings) return;
+  if (!mappings) return;
   const TargetRange range = page_range(call.arguments[0], call.arguments[1]);
   fmt::print(stderr, "tally: debug: process {} has {} mappings, at these addresses:\n",
              process_.pid(), mappings->size());

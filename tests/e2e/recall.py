@@ -115,8 +115,11 @@ for name, content in (("cut", whole[: len(whole) // 2]), ("empty", b""),
         complain(f"a file that is {name} was believed")
     if kept.read_bytes() == content:
         complain(f"a file that is {name} was not replaced")
-other = FOLDER / (kept.stem[:-1] + ("0" if kept.stem[-1] != "0" else "1") + ".recall")
-shutil.copy(kept, other)
+foreign = path("foreign")
+subprocess.run([TALLY, "profile", "-o", path("foreign.tally"), "--", "/bin/ls", "/"], check=True,
+               env=dict(os.environ, TALLY_CACHE=foreign), stdout=subprocess.DEVNULL)
+shutil.copy(next(pathlib.Path(foreign).glob("*.recall")), kept)
+same("another program's file", first, run("foreign_file.tally"))
 
 # Where nothing can be written the profile says why, and the counts are the same.
 blocked = run("blocked.tally", cache=kept.as_posix())
