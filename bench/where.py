@@ -25,6 +25,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tally", required=True)
     parser.add_argument("--top", type=int, default=0, help="print the N hottest pieces as well")
+    parser.add_argument("--placement", default="edges")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -32,8 +33,9 @@ def main():
         code_map, data = folder / "map", folder / "perf.data"
         environment = dict(os.environ, TALLY_CODE_MAP=str(code_map))
         subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", "2000", "-o", data,
-                        options.tally, "profile", "-o", folder / "out.tally", "--",
-                        *options.command], env=environment, stdout=subprocess.DEVNULL, check=True)
+                        options.tally, "profile", "-o", folder / "out.tally",
+                        f"--placement={options.placement}", "--", *options.command],
+                       env=environment, stdout=subprocess.DEVNULL, check=True)
         script = subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,dso"],
                                 capture_output=True, text=True, check=True).stdout
         pieces = sorted((int(b, 16), int(e, 16), kind, original) for b, e, kind, original in

@@ -177,7 +177,9 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
                          ? Provenance::kRunTime
                          : bounds.provenance;
   // What other units are in the way of is this run's own.
-  KnownProcedures* shared = overlapping.empty() ? module.shared_procedures() : nullptr;
+  KnownProcedures* shared = overlapping.empty() && optimizations_.has(Optimization::kShared)
+                                ? module.shared_procedures()
+                                : nullptr;
   const std::shared_ptr<const KnownProcedure> known =
       find_procedure(*unit, request, address, shared);
   if (known == nullptr) return Ok{};  // the caller names it
@@ -283,6 +285,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   request.gateways = area.gateway.entries;
   request.compare = compare_;
   request.returns = returns_form_;
+  request.flags_assumed_live = flags_assumed_live();
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;
   request.first_syscall = unit.first_syscall;

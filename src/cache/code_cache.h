@@ -238,6 +238,13 @@ class CodeCache : public Translated {
   uint32_t counted(uint32_t counter) const {
     return placement_ == PlacementKind::kNone ? translate::kCountNothing : counter;
   }
+  uint8_t flags_assumed_live() const {
+    return optimizations_.has(Optimization::kFlags) ? 0 : isa::flag::kAll;
+  }
+  // Flags that a counter in front of the block must keep.
+  uint8_t flags_at(BlockRef ref) const {
+    return units_[ref.unit]->flags_live_at(ref) | flags_assumed_live();
+  }
   bool is_entry(BlockRef ref) const {
     return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
   }

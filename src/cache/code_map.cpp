@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <string.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -68,9 +69,11 @@ void write_unit(Writer& out, const Unit& unit) {
     out.line(code.begin + last, code.begin + block.end, name_of(in.end), original);
   }
   for (size_t i = 0; i < code.marks.size(); ++i) {
-    const uint32_t end = i + 1 < code.marks.size() ? code.marks[i + 1].offset : code.size_bytes;
-    out.line(code.address(code.marks[i].offset), code.cold_begin + (end - code.body_bytes),
-             name_of(code.marks[i].kind), 0);
+    const uint32_t begin = code.marks[i].offset;
+    uint32_t end = i + 1 < code.marks.size() ? code.marks[i + 1].offset : code.size_bytes;
+    if (begin < code.body_bytes) end = std::min(end, code.body_bytes);
+    out.line(code.address(begin), code.address(begin) + (end - begin), name_of(code.marks[i].kind),
+             0);
   }
 }
 

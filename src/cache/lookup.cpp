@@ -115,9 +115,9 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
-        return emit_stub(as, address_of(ref).value(), counted(arrival.counter),
-                         unit.flags_live_at(ref), unit.entry_of(ref), area.gateway.entries.lookup,
-                         compare_, whereabouts(ref, false));
+        return emit_stub(as, address_of(ref).value(), counted(arrival.counter), flags_at(ref),
+                         unit.entry_of(ref), area.gateway.entries.lookup, compare_,
+                         whereabouts(ref, false));
       });
   arrivals_.push_back(arrival);
   if (kept_ != nullptr) kept_->arrival(arrival);
@@ -167,7 +167,7 @@ void CodeCache::join_links(const Unit& unit) {
   const PhaseTimer timer(phases_, Phase::kLink);
   next_waiting_.resize(links_.size());
   link_waits_.resize(links_.size());
-  if (unit.replaceable) return;
+  if (unit.replaceable || !optimizations_.has(Optimization::kJoins)) return;
   const BlockRef own{unit.id, unit.procedure.entry_block};
   join_waiting(address_of(own), own);
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
@@ -223,8 +223,8 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
   const auto index = static_cast<uint32_t>(link_pairs_.size());
   pair.stub =
       emit_piece(*source.area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0}, [&](auto& as) {
-        return emit_link_stub(as, counted(pair.counter), destination.flags_live_at(to),
-                              destination.entry_of(to), whereabouts(to, false));
+        return emit_link_stub(as, counted(pair.counter), flags_at(to), destination.entry_of(to),
+                              whereabouts(to, false));
       });
   link_pairs_.push_back(pair);
   if (kept_ != nullptr) kept_->link_pair(pair);
@@ -321,7 +321,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
-        return emit_stub(as, target.value(), counted(pair.counter), destination.flags_live_at(to),
+        return emit_stub(as, target.value(), counted(pair.counter), flags_at(to),
                          destination.entry_of(to), state.site.miss_stub, compare_,
                          inside ? Whereabouts{} : whereabouts(to, !state.site.call));
       });
@@ -355,7 +355,10 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
   const Pair& pair = add_pair(state, target, ref);
   const CacheAddr accept = pair.stub.accept;
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
-  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain) build_hash(state, site_id);
+  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain &&
+      optimizations_.has(Optimization::kHashes)) {
+    build_hash(state, site_id);
+  }
   if (state.buckets != nullptr) {
     const uint8_t hash = hash_of(state.hash, target.value());
     insert((*state.buckets)[hash], entry, state.site.miss_stub,

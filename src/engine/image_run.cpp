@@ -94,7 +94,8 @@ void ImageRun::enable_feedback() {
 void ImageRun::choose_forms() {
   // Libraries come closely below the loader; those that would collide are moved (keep_apart.cpp).
   constexpr uint64_t kRoomForLibrariesBytes = 16ull << 20;
-  if (!modules_.low_halves_may_collide(kRoomForLibrariesBytes)) {
+  if (options_.optimizations.has(Optimization::kLow32) &&
+      !modules_.low_halves_may_collide(kRoomForLibrariesBytes)) {
     cache_.set_compare(Compare::kLow32);
     modules_.forbid_collisions();
   }
@@ -105,7 +106,9 @@ void ImageRun::choose_forms() {
     if (!module->main_program) continue;
     for (const TargetRange& range : module->executable) code_bytes += range.size_bytes();
   }
-  cache_.set_returns(code_bytes < kLargeProgramBytes ? Returns::kJump : Returns::kPaired);
+  const bool paired =
+      code_bytes >= kLargeProgramBytes && options_.optimizations.has(Optimization::kPaired);
+  cache_.set_returns(paired ? Returns::kPaired : Returns::kJump);
 }
 
 // In front of everything that is to be kept.
@@ -403,6 +406,14 @@ void ImageRun::name_nothing_counted(profile::Profile& result) {
   result.issues.push_back({"the program", "nothing was counted (--placement=none)", 1});
 }
 
+void ImageRun::leave_code_map() {
+  const char* path = std::getenv("TALLY_CODE_MAP");
+  if (path == nullptr) return;
+  if (Status written = write_code_map(cache_, path); !written) {
+    ledger_.issue("TALLY_CODE_MAP", written.error().message);
+  }
+}
+
 // Counts from counters.
 void ImageRun::solve(profile::Profile& result) {
   const PhaseTimer timer(phases_, Phase::kSolve);
@@ -411,11 +422,6 @@ void ImageRun::solve(profile::Profile& result) {
   std::vector<uint64_t> counters(cache_.counters_used(), 0);
   totals_.finish(counters.size(),
                  [&](size_t counter, uint64_t value) { counters[counter] += value; });
-  if (const char* path = std::getenv("TALLY_CODE_MAP")) {
-    if (Status written = write_code_map(cache_, path); !written) {
-      ledger_.issue("TALLY_CODE_MAP", written.error().message);
-    }
-  }
   // The profile of a large program is as large as what it is made from; both should not be here at
   // once more than need be.
   constexpr uint64_t kLargeBlocks = 300'000;
@@ -436,6 +442,7 @@ void ImageRun::solve(profile::Profile& result) {
 }
 
 void ImageRun::collect(profile::Profile& result) {
+  leave_code_map();
   if (options_.placement == PlacementKind::kNone) {
     name_nothing_counted(result);
   } else {

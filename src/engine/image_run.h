@@ -158,6 +158,7 @@ class ImageRun {
   Status begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent, pid_t maker,
                   uint32_t parent_slot);
   void areas_by_mailbox();
+  void leave_code_map();
   void solve(profile::Profile& result);
   void name_nothing_counted(profile::Profile& result);
   void end(double cpu_seconds);

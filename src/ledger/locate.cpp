@@ -267,7 +267,7 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
                                 uint32_t slot) {
   const UnitCode& code = unit.code;
   const TargetAddr target(tcb_u64(slot, tcb::kTarget));
-  if (offset >= code.body_bytes) {
+  if (offset >= code.stubs_begin) {
     auto it = std::upper_bound(code.marks.begin(), code.marks.end(), offset,
                                [](uint32_t o, const Mark& m) { return o < m.offset; });
     if (it == code.marks.begin()) return {};

@@ -36,10 +36,12 @@ class UnitEmitter {
     find_return_edges();
     for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
     emit_thunks();
+    code_.stubs_begin = at();
+    emit_edge_stubs();
+    emit_pool();
     code_.body_bytes = at();
     as_ = &cold_;
     emit_cold();
-    emit_pool();
     apply_fixups();
     code_.cold_bytes = cold_.offset() - cold_base_;
     code_.size_bytes =
@@ -65,7 +67,7 @@ class UnitEmitter {
     BlockIndex block;
     uint32_t back;
   };
-  struct ColdEdge {  // a counted taken edge
+  struct TakenEdge {  // a counted one
     Field field;
     uint32_t edge;
   };
@@ -94,6 +96,10 @@ class UnitEmitter {
   uint8_t live_into(const Edge& edge) const {
     return edge.to == cfg::kExitBlock ? isa::flag::kAll : procedure_.blocks[edge.to].flags_live_in;
   }
+  uint32_t emit_count(int32_t counter, uint8_t flags_live) {
+    return to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter),
+                                       flags_live | request_.flags_assumed_live));
+  }
 
   // The edge that comes back from a call into each block; at most one unless code overlaps.
   void find_return_edges() {
@@ -120,8 +126,7 @@ class UnitEmitter {
     code.return_counted = at();
     const uint32_t edge = return_edge_[b];
     if (plan_.edge_counter[edge] != kNoCounter) {
-      code.return_counted = to_unit_offset(
-          emit_counter(*as_, static_cast<uint32_t>(plan_.edge_counter[edge]), block.flags_live_in));
+      code.return_counted = emit_count(plan_.edge_counter[edge], block.flags_live_in);
     }
   }
 
@@ -156,8 +161,7 @@ class UnitEmitter {
       const uint32_t index = block.first_insn + i;
       if (i == code.probe_insn) {
         code.probe_begin = at();
-        code.probe_counted =
-            to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter), live));
+        code.probe_counted = emit_count(counter, live);
       }
       emit_events(index);
       code_.insn_offset[index] = at();
@@ -277,8 +281,7 @@ class UnitEmitter {
   void emit_next(BlockIndex b, uint32_t edge_index) {
     const int32_t counter = plan_.edge_counter[edge_index];
     if (counter != kNoCounter) {
-      code_.blocks[b].edge_counted = to_unit_offset(emit_counter(
-          *as_, static_cast<uint32_t>(counter), live_into(procedure_.edges[edge_index])));
+      code_.blocks[b].edge_counted = emit_count(counter, live_into(procedure_.edges[edge_index]));
     }
     emit_jump_along(b, edge_index, true);
   }
@@ -292,7 +295,7 @@ class UnitEmitter {
   void emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
     const Edge& edge = procedure_.edges[edge_index];
     if (plan_.edge_counter[edge_index] != kNoCounter) {
-      cold_edges_.push_back({field, edge_index});
+      taken_edges_.push_back({field, edge_index});
     } else if (edge.to == cfg::kExitBlock) {
       add_link(field, edge.target, b, edge_index);
     } else {
@@ -512,17 +515,20 @@ class UnitEmitter {
     code_.marks.push_back(Mark{at(), kind, index, counted});
   }
 
-  void emit_cold() {
-    for (const ColdEdge& cold : cold_edges_) {
-      const Edge& edge = procedure_.edges[cold.edge];
-      mark(Mark::Kind::kEdgeStub, cold.edge);
+  // Counted taken edges, close to the bodies: the back edges of loops are among them.
+  void emit_edge_stubs() {
+    for (const TakenEdge& taken : taken_edges_) {
+      const Edge& edge = procedure_.edges[taken.edge];
+      mark(Mark::Kind::kEdgeStub, taken.edge);
       const size_t own_mark = code_.marks.size() - 1;
-      cold.field.point_to(as_->here().value());
-      const uint32_t counted =
-          emit_counter(*as_, static_cast<uint32_t>(plan_.edge_counter[cold.edge]), live_into(edge));
-      code_.marks[own_mark].counted_offset = to_unit_offset(counted);
-      emit_jump_along(edge.from, cold.edge, false);
+      taken.field.point_to(as_->here().value());
+      code_.marks[own_mark].counted_offset =
+          emit_count(plan_.edge_counter[taken.edge], live_into(edge));
+      emit_jump_along(edge.from, taken.edge, false);
     }
+  }
+
+  void emit_cold() {
     for (size_t i = 0; i < cold_links_.size(); ++i) {
       mark(Mark::Kind::kLinkStub, cold_links_[i].link);
       cold_links_[i].field.point_to(as_->here().value());
@@ -585,7 +591,7 @@ class UnitEmitter {
   size_t next_event_ = 0;
   std::vector<uint32_t> return_edge_;
   std::vector<Fixup> fixups_;
-  std::vector<ColdEdge> cold_edges_;
+  std::vector<TakenEdge> taken_edges_;
   std::vector<ColdLink> cold_links_;
   std::vector<ColdCheck> cold_checks_;
   std::vector<PoolEntry> pool_;

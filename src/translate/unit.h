@@ -89,7 +89,7 @@ struct SyscallSite {
   uint32_t block = 0;
 };
 
-// What an offset in the cold part of a unit belongs to, for threads that die there.
+// What an offset in the stubs of a unit belongs to, for threads that die there.
 struct Mark {
   enum class Kind : uint8_t { kEdgeStub, kLinkStub, kSiteMiss, kSyscallStub, kStaleStub };
   uint32_t offset = 0;
@@ -126,12 +126,14 @@ struct Thunk {
 };
 
 // A unit has two parts: the body, and stubs that run seldom if ever.  They lie apart, so that the
-// instruction cache sees only bodies.  Offsets below count through the body first, then, from
-// `body_bytes` on, through the cold part.
+// instruction cache sees only bodies.  The body's end are stubs of edges and addresses to be
+// pushed, which run as often as what leads to them.  Offsets below count through the body first,
+// then, from `body_bytes` on, through the cold part.
 struct UnitCode {
   CacheAddr begin;
   CacheAddr cold_begin;
-  uint32_t size_bytes = 0;  // of both parts
+  uint32_t size_bytes = 0;   // of both parts
+  uint32_t stubs_begin = 0;  // in the body, behind the blocks and thunks
   uint32_t body_bytes = 0;
   uint32_t cold_bytes = 0;
   CacheAddr address(uint32_t offset) const {
@@ -139,8 +141,8 @@ struct UnitCode {
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
-  std::vector<Thunk> thunks;  // sorted by offset, up to body_bytes
-  std::vector<Mark> marks;    // sorted by offset, all at or behind body_bytes
+  std::vector<Thunk> thunks;  // sorted by offset, up to stubs_begin
+  std::vector<Mark> marks;    // sorted by offset, all at or behind stubs_begin
   std::vector<Link> links;
   std::vector<Site> sites;
   std::vector<SyscallSite> syscalls;
@@ -176,6 +178,7 @@ struct EmitRequest {
   Gateways gateways;
   Compare compare = Compare::kAll64;
   Returns returns = Returns::kPaired;
+  uint8_t flags_assumed_live = 0;  // flags that counters keep even where they are known to be dead
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
   uint32_t first_syscall = 0;

@@ -5,7 +5,9 @@ off, equal to what its source says, and asks less often with them on.  Translati
 counters (--placement=none) leaves the program's doings alone and says that nothing was counted."""
 import csv
 import io
+import pathlib
 import sqlite3
+import subprocess
 
 from refusal import accepted, compile_c, complain, finish, path, refused, run
 
@@ -80,13 +82,14 @@ def entries(file):
 for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
                     "now": ["-Wl,-z,now"]}.items():
     program = compile_c(kind, SOURCE, *flags)
-    results, misses = {}, {}
-    for off in ("", "ahead", "tables", "ahead,tables"):
+    results, misses, code = {}, {}, {}
+    for off in ("", "ahead", "tables", "ahead,tables", "joins", "hashes", "flags", "low32"):
         file = f"{kind}-{off.replace(',', '-') or 'on'}.tally"
         option = [f"--no-opt=recall{',' if off else ''}{off}"]
         done = accepted(["profile", "-o", path(file), *option, "--", program], f"{kind} {off}")
         results[off] = (done.stdout, only(program, executed(file)))
         misses[off] = int(facts(file)["misses_link"]) + int(facts(file)["misses_indirect"])
+        code[off] = int(facts(file)["code_cache_bytes"])
         said = {name: count for name, count in entries(file).items() if name in EXPECTED_ENTRIES}
         if said != EXPECTED_ENTRIES:
             complain(f"{kind}, without {off or 'nothing'}: entries {said}")
@@ -100,6 +103,11 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
         complain(f"{kind}: translating ahead spares no misses: {misses}")
     if not misses[""] < misses["tables"]:
         complain(f"{kind}: joining tables spares no misses: {misses}")
+    if not misses[""] < misses["joins"]:
+        complain(f"{kind}: joining links spares no misses: {misses}")
+    for longer in ("flags", "low32"):
+        if not code[""] < code[longer]:
+            complain(f"{kind}: without {longer} the code is not longer: {code}")
     native = run(["profile", "-o", path("none.tally"), "--placement=none", "--", program],
                  f"{kind} none")
     if native.stdout != results[""][0] or native.status != 0:
@@ -111,6 +119,29 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
     shown = run(["report", path("none.tally")], f"{kind} report").stdout
     if b"nothing was counted" not in shown:
         complain(f"{kind}: the report does not say that nothing was counted: {shown!r}")
+
+# Two programs of one session: the second one's procedures are known.  A large program: its calls
+# are emitted in another form.
+for off, known in (("recall", True), ("recall,shared", False)):
+    accepted(["profile", "-o", path("two.tally"), f"--no-opt={off}", "--", "/bin/sh", "-c",
+              f"{program}; {program}"], f"two programs, {off}")
+    with sqlite3.connect(path("two.tally")) as database:
+        values = [int(value) for (value,) in
+                  database.execute("SELECT value FROM facts WHERE name = 'procedures_known'")]
+    if any(values) != known:
+        complain(f"--no-opt={off}: known procedures {values}")
+compiler = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+source = pathlib.Path(path("small.c"))
+source.write_text("int f(int a) { return a * 3; }\n")
+large = [compiler, "-quiet", "-o", "-", str(source)]
+on = accepted(["profile", "-o", path("on.tally"), "--no-opt=recall", "--", *large], "paired")
+off = accepted(["profile", "-o", path("off.tally"), "--no-opt=recall,paired", "--", *large],
+               "not paired")
+if on.stdout != off.stdout or b"f:" not in on.stdout:
+    complain(f"cc1: {on.stdout!r} and {off.stdout!r}")
+if facts("on.tally")["code_cache_bytes"] == facts("off.tally")["code_cache_bytes"]:
+    complain("--no-opt=paired: the same code")
 
 refused(["profile", "--no-opt=speed", "--", "/bin/true"], "no such optimization", 2, ["ahead"])
 refused(["profile", "--placement=some", "--", "/bin/true"], "no such placement", 2, ["none"])
