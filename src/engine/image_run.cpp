@@ -436,6 +436,8 @@ void ImageRun::solve(profile::Profile& result) {
 }
 
 void ImageRun::collect(profile::Profile& result) {
+  // Before anything is read: reading a page makes it exist.
+  const TouchedMemory touched = region_.touched();
   if (options_.placement == PlacementKind::kNone) {
     name_nothing_counted(result);
   } else {
@@ -458,6 +460,9 @@ void ImageRun::collect(profile::Profile& result) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
   run.more.emplace_back("code_caches", std::to_string(region_.areas().size()));
+  run.more.emplace_back("memory_tables_bytes", std::to_string(touched.tables_bytes));
+  run.more.emplace_back("memory_code_bytes", std::to_string(touched.code_bytes));
+  run.more.emplace_back("memory_threads_bytes", std::to_string(touched.threads_bytes));
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
