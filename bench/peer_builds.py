@@ -8,6 +8,7 @@ no makefile has to agree to anything.  All is kept in bench/.work/peers until it
 import concurrent.futures
 import dataclasses
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -38,7 +39,6 @@ class Recipe:
     result: str            # the program, below the package's folder
     build: tuple           # shell commands, $CC being the compiler
     configure: tuple = ()  # the same, once for all flavors
-    needs: tuple = ()      # programs, and Debian's packages that have them: "tclsh (tcl)"
 
 
 BZIP2 = "bzip2 blocksort bzlib compress crctable decompress huffman randtable"
@@ -59,20 +59,21 @@ RECIPES = {
     "sqlite3": Recipe("sqlite3", "peer", (
         "$CC -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_ENABLE_MATH_FUNCTIONS "
         "sqlite3.c shell.c -o peer -lm -lpthread",), (
-        "./configure -q --disable-tcl --disable-readline", "make sqlite3.c shell.c"),
-        needs=("tclsh (tcl)",)),
+        "./configure -q --disable-tcl --disable-readline", "make sqlite3.c shell.c")),
     "gawk": Recipe("gawk", "gawk", ("make -C support", "make gawk"), (
         f"{AUTOCONF} --disable-extensions --disable-pma --disable-mpfr --without-readline",)),
     "compress": Recipe("ncompress", "peer", ("$CC -DUSERMEM=800000 -DLSTAT -DUTIME_H "
                                              "compress42.c -o peer",)),
     "cjpeg": Recipe("libjpeg-turbo", "build/cjpeg-static", (
         "cmake -S . -B build -DCMAKE_C_COMPILER=$CC -DWITH_SIMD=0 -DENABLE_SHARED=0",
-        "make -C build cjpeg-static"), needs=("cmake (cmake)",)),
+        "make -C build cjpeg-static")),
 }
 # Programs of the benchmark by the recipe that builds them.
 PROGRAMS = {name: name.split()[0] for name in (
     "gzip", "bzip2", "xz", "zstd", "lua fannkuch", "lua trees", "sqlite3", "gawk", "compress",
     "cjpeg")}
+CLANG_RUNTIME = "llvm-14/lib/clang/*/lib/linux/libclang_rt.profile-x86_64.a"
+# Programs that are needed, and Debian's packages that have them.
 TOOLS = {"gcc": "gcc", "clang": "clang", "make": "make", "dpkg-source": "dpkg-dev",
          "llvm-bolt-16": "bolt-16", "valgrind": "valgrind", "qemu-x86_64": "qemu-user",
          "tclsh": "tcl", "cmake": "cmake"}
@@ -80,7 +81,10 @@ TOOLS = {"gcc": "gcc", "clang": "clang", "make": "make", "dpkg-source": "dpkg-de
 
 def missing_tools():
     """Debian's packages of what is not here."""
-    return sorted({package for tool, package in TOOLS.items() if not shutil.which(tool)})
+    missing = {package for tool, package in TOOLS.items() if not shutil.which(tool)}
+    if not any(pathlib.Path("/usr/lib").glob(CLANG_RUNTIME)):
+        missing.add("libclang-rt-14-dev")
+    return sorted(missing)
 
 
 def environment(flavor=None):
@@ -109,8 +113,11 @@ def shell(commands, folder, flavor=None):
 
 
 def once(folder, stamp, make):
-    """Calls make(folder) unless the folder was made by what `stamp` says."""
+    """Calls make(folder) unless the folder was made by what `stamp` says.
+
+    Where it is belongs to it: gcc's counters go to the folder in which they were compiled."""
     path = folder / "peer.stamp"
+    stamp += f"\n{folder}\n"
     if path.exists() and path.read_text() == stamp:
         return
     shutil.rmtree(folder, ignore_errors=True)
@@ -170,22 +177,19 @@ def attempt(make, *arguments):
 
 def build_all(names):
     """(recipe, flavor) -> the program, or in words why there is none."""
-    results = {}
+    ready, results = {}, {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name in names:  # one after the other: apt-get and its lists are shared
-            findings_error = attempt(findings.fetch, [RECIPES[name].package])
-            if isinstance(findings_error, str):
-                results.update({(name, f): findings_error for f in (*FLAVORS, "bolt")})
-        names = [n for n in names if (n, "gcc") not in results]
-        ready = dict(zip(names, pool.map(lambda n: attempt(configured, n), names)))
+            ready[name] = attempt(findings.fetch, [RECIPES[name].package])
+        fetched = [n for n in names if not isinstance(ready[n], str)]
+        ready.update(zip(fetched, pool.map(lambda n: attempt(configured, n), fetched)))
         pairs = [(n, f) for n in names for f in FLAVORS if not isinstance(ready[n], str)]
         results.update(zip(pairs, pool.map(lambda p: attempt(built, *p), pairs)))
-        results.update({(n, f): why for n, why in ready.items() if isinstance(why, str)
-                        for f in FLAVORS})
-        for name in names:
-            plain = results[name, "gcc"]
-            results[name, "bolt"] = plain if isinstance(plain, str) else attempt(instrumented,
-                                                                                name)
+    for name in names:
+        if isinstance(ready[name], str):
+            results.update({(name, f): ready[name] for f in FLAVORS})
+        plain = results[name, "gcc"]
+        results[name, "bolt"] = plain if isinstance(plain, str) else attempt(instrumented, name)
     return results
 
 

@@ -217,6 +217,7 @@ def versions(options):
 
 def document(options, fast, slow):
     quick = "" if options.scale == 1 else " **A quick run with small inputs: no measurement.**"
+    rounds = f"{options.runs} interleaved rounds" if options.runs > 1 else "One round"
     lines = [
         "# Tally beside other tools that count", "",
         f"Made by `bench/peers.py` on {datetime.date.today()}: {run.machine()}; "
@@ -228,12 +229,16 @@ def document(options, fast, slow):
         "- *Tally*: `tally profile`, first run of the program; *again*: with what an earlier run "
         "left. Counts blocks and edges of the program, its libraries and the loader; the native "
         "build, as it is.",
-        "- *gcc*: `-fprofile-generate`, counters of one thread; *gcc atomic*: with "
-        "`-fprofile-update=atomic`. *clang*: `-fprofile-generate`. Both count the program's own "
-        "code only, and values (targets of calls, sizes, divisors) besides.",
+        "- *gcc*: `-fprofile-generate`, counters that threads may spoil; *gcc atomic*: with "
+        "`-fprofile-update=atomic`. *clang*: `-fprofile-generate`. They count the edges of the "
+        "program's own code only, and some values besides (targets of indirect calls, sizes of "
+        "copies).",
         "- *BOLT*: `llvm-bolt -instrument` of gcc's build, linked with `--emit-relocs`; counts the "
-        "program's own code, with `lock` before each increment.", "",
-        f"{options.runs} interleaved rounds, scale {options.scale:g}:", "", *fast.table(), "",
+        "program's own code, with `lock` before each increment.",
+        "- cjpeg is built without its SIMD code, since compilers do not count assembly. Not here, "
+        "since building them takes many minutes for each column: cc1, python3, perl, povray; and "
+        "gnugo, a part of whose source was not to be had from Debian's archive.", "",
+        f"{rounds}, scale {options.scale:g}:", "", *fast.table(), "",
         f"The slow ones, scale {options.slow_scale:g}, rounds: {options.slow_runs}. Inputs are so "
         "small that starting up is a good part of Tally's ratio. *callgrind*: `--dump-instr=yes "
         "--collect-jumps=yes`, so instructions, jumps and calls. *QEMU*: `qemu-x86_64`, without "
@@ -270,6 +275,7 @@ def parse_options():
 
 def main():
     options = parse_options()
+    run.claim_work_folder()
     missing = peer_builds.missing_tools()
     if missing:
         print("install first: apt-get install", *missing)

@@ -78,6 +78,13 @@ void ImageRun::enable_feedback() {
     (*weights)[module.build_id.empty() ? module.path : module.build_id]
               [{from.address.value(), to.address.value()}] += static_cast<double>(edge.count);
   }
+  // Returns are no edges of a profile: what is entered where one ends leads to EXIT.
+  for (const profile::Block& block : p.blocks) {
+    if (!block.returns) continue;
+    const profile::Module& module = p.modules[p.procedures[block.procedure_id].module_id];
+    (*weights)[module.build_id.empty() ? module.path : module.build_id]
+              [{block.address.value(), 0}] += static_cast<double>(block.count);
+  }
   cache_.set_feedback([weights](const Module& module) -> FeedbackWeights {
     const std::string& id = module.image->build_id();
     auto it = weights->find(id.empty() ? module.path : id);
