@@ -84,6 +84,7 @@ def main():
     options.ways = [way for way in WAYS if way in options.ways.split(",")]
     if "edges" not in options.ways:
         parser.error("edges must be among the ways: its profile has the facts")
+    run.claim_work_folder()
     shutil.rmtree(run.WORK / "recall", ignore_errors=True)
     folder = run.WORK / ("inputs" if options.scale == 1 else f"inputs-{options.scale:g}")
     inputs.make_all(folder, options.scale)

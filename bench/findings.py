@@ -197,19 +197,24 @@ def optimized(options, name):
     return Build(options, name, "gcc-O2", "gcc", "-O2", "-fno-reorder-blocks-and-partition")
 
 
-def bolt(options, name, *more):
-    plain = optimized(options, name)
+def bolt_instrument(source, result, profile, *more):
+    """BOLT's instrumented copy of a program; it writes its counts to `profile`."""
     tool = next(filter(None, (shutil.which(f"llvm-bolt{n}") for n in ("", "-16", "-14"))), None)
     if tool is None:
         raise RuntimeError("no llvm-bolt: install bolt-16")
     # Debian's llvm-bolt looks for its library in /usr/lib, wherever it is told to look.
     library = sorted(pathlib.Path("/usr/lib").glob("llvm-*/lib/libbolt_rt_instr.a"))[-1]
+    sh([tool, source, "-instrument", "-o", result, *more,
+        "--runtime-instrumentation-lib=" + str(library.relative_to("/usr/lib")),
+        f"--instrumentation-file={profile}"], result.parent)
+
+
+def bolt(options, name, *more):
+    plain = optimized(options, name)
     folder = WORK / name / ("bolt" + "".join(more))
     folder.mkdir(parents=True, exist_ok=True)
     profile = folder / "counts.fdata"
-    sh([tool, plain.path, "-instrument", "-o", folder / name, *more,
-        "--runtime-instrumentation-lib=" + str(library.relative_to("/usr/lib")),
-        f"--instrumentation-file={profile}"], folder)
+    bolt_instrument(plain.path, folder / name, profile, *more)
     profile.unlink(missing_ok=True)
     sh(["./" + name, *plain.command()[1:]], folder, stdout=subprocess.DEVNULL)
     return plain, profile

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import fcntl
 import hashlib
 import json
 import math
@@ -42,6 +43,7 @@ AGAIN = "again"  # edges, in a run that finds what an earlier one has left
 # A program that writes the time into its output: that line is not compared.
 VOLATILE = re.compile(rb"^# Render Date: .*\n", re.M)
 KB_PER_MB = 1024
+CLAIMED = []
 
 
 @dataclasses.dataclass
@@ -102,6 +104,17 @@ def run(argv, program, watch=False, cache=""):
             digest.update(VOLATILE.sub(b"", path.read_bytes()) if path.exists() else b"missing")
     return Run(usage.ru_utime + usage.ru_stime, wall_s, process.returncode, digest.hexdigest(),
                err.read_bytes(), watcher.peak_kb if watcher else 0)
+
+
+def claim_work_folder():
+    """Ends the program if another benchmark uses bench/.work: outputs would be mixed up."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    lock = open(WORK / "lock", "w", encoding="ascii")
+    CLAIMED.append(lock)  # closed, and so given up, when the program ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"another benchmark is running in {WORK}; wait for its end")
 
 
 def find_key(value, key):
@@ -165,11 +178,12 @@ class Bench:
                      watch=way not in ("native", "callgrind") and round_number == 0, cache=cache)
         self.cells.setdefault((program.name, way), []).append(result)
         native = self.cells[(program.name, "native")][0]
-        # valgrind has its own things to say on stderr.
-        for what in ("status", "digest", "stderr")[:2 if way == "callgrind" else 3]:
+        # valgrind has its own things to say on stderr; without counters Tally says that.
+        for what in ("status", "digest", "stderr")[:2 if way in ("callgrind", "none") else 3]:
             if getattr(result, what) != getattr(native, what):
-                last = result.stderr.decode(errors="replace").strip().splitlines()[-1:]
-                self.complain(f"{program.name}, {way}: {what} differs from the native run: {last}")
+                last = result.stderr.decode(errors="replace").strip("\0\n ").splitlines()[-1:]
+                self.complain(f"{program.name}, {way}: {what} differs from the native run: "
+                              f"{' '.join(last)[-200:]}")
         if way in (*NAMES, AGAIN) and result.status == native.status and round_number == 0:
             self.keep_facts(program, way)
         print(f"  {program.name:16}{way:10}{result.cpu_s:8.2f} s cpu {result.wall_s:8.2f} s wall",
@@ -338,6 +352,7 @@ def parse_options():
 
 def main():
     options = parse_options()
+    claim_work_folder()
     folder = WORK / ("inputs" if options.scale == 1 else f"inputs-{options.scale:g}")
     shutil.rmtree(WORK / "recall", ignore_errors=True)
     print("making inputs", flush=True)

@@ -40,6 +40,22 @@ bool reaches(uint64_t area, TargetRange range) {
   return high - low < kReachBytes;
 }
 
+// What of a part of a sparse file is no hole.
+uint64_t data_bytes(int fd, uint64_t from, uint64_t size_bytes) {
+  const off_t end = static_cast<off_t>(from + size_bytes);
+  uint64_t total = 0;
+  off_t at = static_cast<off_t>(from);
+  while (at < end) {
+    const off_t data = lseek(fd, at, SEEK_DATA);
+    if (data < 0 || data >= end) break;
+    const off_t hole = lseek(fd, data, SEEK_HOLE);
+    if (hole <= data) break;
+    at = std::min(hole, end);
+    total += static_cast<uint64_t>(at - data);
+  }
+  return total;
+}
+
 }  // namespace
 
 void Region::unmap() {
@@ -324,6 +340,13 @@ void Region::for_each_counter(
       if (value != 0) visit(static_cast<size_t>(at - begin) / sizeof value, value);
     }
   }
+}
+
+TouchedMemory Region::touched() const {
+  const int threads = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
+  return {data_bytes(monitor_fd_, kTablesFileOffset, tables::kSizeBytes),
+          data_bytes(monitor_fd_, kAreasFileOffset, kAreasMax * kAreaSizeBytes),
+          data_bytes(threads, threads_offset_, kThreadsMax * tcb::kBlockSizeBytes)};
 }
 
 Status Region::forget_target(const RemoteCall& call) {

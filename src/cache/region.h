@@ -37,6 +37,13 @@ struct Area {
   }
 };
 
+// Bytes of the shared memory that exist, since somebody has touched them.
+struct TouchedMemory {
+  uint64_t tables_bytes = 0;
+  uint64_t code_bytes = 0;
+  uint64_t threads_bytes = 0;  // mailboxes and counters
+};
+
 class Region {
  public:
   ~Region();
@@ -85,6 +92,7 @@ class Region {
   // Pages that were never touched are not looked at: reading them would make them exist.
   void for_each_counter(uint32_t slot, size_t counters,
                         const std::function<void(size_t counter, uint64_t value)>& visit) const;
+  TouchedMemory touched() const;
   CacheAddr attic() const { return CacheAddr(attic_base_); }
   std::vector<Area>& areas() { return areas_; }
   const std::vector<Area>& areas() const { return areas_; }

@@ -78,6 +78,13 @@ void ImageRun::enable_feedback() {
     (*weights)[module.build_id.empty() ? module.path : module.build_id]
               [{from.address.value(), to.address.value()}] += static_cast<double>(edge.count);
   }
+  // Returns are no edges of a profile: what is entered where one ends leads to EXIT.
+  for (const profile::Block& block : p.blocks) {
+    if (!block.returns) continue;
+    const profile::Module& module = p.modules[p.procedures[block.procedure_id].module_id];
+    (*weights)[module.build_id.empty() ? module.path : module.build_id]
+              [{block.address.value(), 0}] += static_cast<double>(block.count);
+  }
   cache_.set_feedback([weights](const Module& module) -> FeedbackWeights {
     const std::string& id = module.image->build_id();
     auto it = weights->find(id.empty() ? module.path : id);
@@ -442,6 +449,8 @@ void ImageRun::solve(profile::Profile& result) {
 }
 
 void ImageRun::collect(profile::Profile& result) {
+  // Before anything is read: reading a page makes it exist.
+  const TouchedMemory touched = region_.touched();
   leave_code_map();
   if (options_.placement == PlacementKind::kNone) {
     name_nothing_counted(result);
@@ -465,6 +474,9 @@ void ImageRun::collect(profile::Profile& result) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
   run.more.emplace_back("code_caches", std::to_string(region_.areas().size()));
+  run.more.emplace_back("memory_tables_bytes", std::to_string(touched.tables_bytes));
+  run.more.emplace_back("memory_code_bytes", std::to_string(touched.code_bytes));
+  run.more.emplace_back("memory_threads_bytes", std::to_string(touched.threads_bytes));
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
