@@ -4,7 +4,7 @@
 For each program (peer_builds.py), round by round: natively, under `tally profile` (first run, and
 with what an earlier one has left), built with gcc's -fprofile-generate (plain and atomic counters),
 instrumented by BOLT, and with clang natively and with clang's -fprofile-generate.  Callgrind and
-QEMU (without and with a plugin that counts instructions) are 10 to 70 times slower and come after
+QEMU (without and with a plugin that counts instructions) are 2 to 70 times slower and come after
 that, with inputs and rounds of their own.  CPU time is user + system time of all that the command
 started; a ratio is over the same compiler's native build in the same round, its median shown with
 the lowest and the highest.  Output and exit status must be the native ones, and a profile must have
@@ -129,7 +129,7 @@ class Comparison:
         cell = self.cells[program.name, way]
         build = self.options.builds[peer_builds.PROGRAMS[program.name], build_of(way)]
         base = natives.get(base_of(way))
-        if isinstance(build, str) or base is None:
+        if isinstance(build, str) or base is None or "gcc" not in natives:
             cell.failure = cell.failure or (build if isinstance(build, str) else "no native run")
         if cell.failure:
             return

@@ -107,7 +107,7 @@ def memory_table(bench, table):
     """Shared memory that was touched against code that was executed; the monitor's peak."""
     lines = [run.row("program", "executed KB", "code cache KB", "tables KB", "counters KB",
                      "extra / executed", "monitor MB"), run.row("---", *["---:"] * 6)]
-    missed = []
+    missed, judged = [], 0
     for program in table:
         facts = bench.facts.get((program.name, "edges"), {})
         if not all(name in facts for name in MEMORY):
@@ -116,14 +116,17 @@ def memory_table(bench, table):
         code_bytes = executed(bench.profile_path(program, "edges"))[2]
         tables, caches, threads = (int(facts[name]) for name in MEMORY)
         times = (tables + caches + threads) / code_bytes
+        judged += 1
         if times > GOAL:
             missed.append(program.name)
         peak_kb = max(r.peak_kb for r in bench.cells[program.name, "edges"])
         lines.append(run.row(program.name, *(f"{n / 1024:,.0f}" for n in (
             code_bytes, caches, tables, threads)), f"{times:.1f}",
             f"{peak_kb / run.KB_PER_MB:.0f}"))
-    words = "met by all" if not missed else f"missed by {len(missed)} of {len(table)}"
-    if 0 < len(missed) < len(table):
+    words = f"met by all {judged}" if not missed else f"missed by {len(missed)} of {judged}"
+    if judged == 0:
+        words = "not judged: no profile says what memory was touched"
+    if 0 < len(missed) < judged:
         words += ": " + ", ".join(missed)
     return [*lines, "", f"The goal of at most {GOAL} times is {words}."]
 

@@ -40,19 +40,26 @@ bool reaches(uint64_t area, TargetRange range) {
   return high - low < kReachBytes;
 }
 
-// What of a part of a sparse file is no hole.
-uint64_t data_bytes(int fd, uint64_t from, uint64_t size_bytes) {
-  const off_t end = static_cast<off_t>(from + size_bytes);
-  uint64_t total = 0;
-  off_t at = static_cast<off_t>(from);
+// Visits what is no hole of a part of a sparse file.
+template <class Visit>
+void for_each_data(int fd, uint64_t from, uint64_t size_bytes, Visit visit) {
+  const auto end = static_cast<off_t>(from + size_bytes);
+  auto at = static_cast<off_t>(from);
   while (at < end) {
     const off_t data = lseek(fd, at, SEEK_DATA);
-    if (data < 0 || data >= end) break;
+    CHECK(data >= 0 || errno == ENXIO) << "looking for data: " << strerror(errno);
+    if (data < 0 || data >= end) return;  // nothing but holes
     const off_t hole = lseek(fd, data, SEEK_HOLE);
-    if (hole <= data) break;
+    CHECK(hole > data) << "data without an end: " << strerror(errno);
     at = std::min(hole, end);
-    total += static_cast<uint64_t>(at - data);
+    visit(data, at);
   }
+}
+
+uint64_t data_bytes(int fd, uint64_t from, uint64_t size_bytes) {
+  uint64_t total = 0;
+  for_each_data(fd, from, size_bytes,
+                [&](off_t begin, off_t end) { total += static_cast<uint64_t>(end - begin); });
   return total;
 }
 
@@ -323,23 +330,16 @@ void Region::for_each_counter(
     uint32_t slot, size_t counters,
     const std::function<void(size_t counter, uint64_t value)>& visit) const {
   const int fd = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
-  const off_t begin =
-      static_cast<off_t>(threads_offset_ + slot * tcb::kBlockSizeBytes + tcb::kCounters);
+  const uint64_t begin = threads_offset_ + slot * tcb::kBlockSizeBytes + tcb::kCounters;
   const uint8_t* memory = thread_memory(slot) + tcb::kCounters;
-  const off_t end = begin + static_cast<off_t>(counters * sizeof(uint64_t));
-  off_t at = begin;
-  while (at < end) {
-    const off_t data = lseek(fd, at, SEEK_DATA);
-    if (data < 0 || data >= end) return;  // nothing but holes
-    const off_t hole = lseek(fd, data, SEEK_HOLE);
-    CHECK(hole > data) << "a page of counters has no end: " << strerror(errno);
-    const off_t limit = std::min(hole, end);
-    for (at = data; at < limit; at += sizeof(uint64_t)) {
+  for_each_data(fd, begin, counters * sizeof(uint64_t), [&](off_t from, off_t to) {
+    for (uint64_t at = static_cast<uint64_t>(from) - begin; at < static_cast<uint64_t>(to) - begin;
+         at += sizeof(uint64_t)) {
       uint64_t value = 0;
-      memcpy(&value, memory + (at - begin), sizeof value);
-      if (value != 0) visit(static_cast<size_t>(at - begin) / sizeof value, value);
+      memcpy(&value, memory + at, sizeof value);
+      if (value != 0) visit(at / sizeof value, value);
     }
-  }
+  });
 }
 
 TouchedMemory Region::touched() const {

@@ -411,6 +411,7 @@ void ImageRun::dump_state(std::ostream& out) const {
 void ImageRun::name_nothing_counted(profile::Profile& result) {
   result.modules = describe_modules(modules_);
   result.issues.push_back({"the program", "nothing was counted (--placement=none)", 1});
+  for (const profile::Issue& issue : ledger_.issues()) result.issues.push_back(issue);
 }
 
 void ImageRun::leave_code_map() {

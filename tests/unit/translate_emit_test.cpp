@@ -195,6 +195,7 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   EmitRequest request;
   request.compare = pick % 2 == 0 ? Compare::kAll64 : Compare::kLow32;
   request.returns = pick / 2 == 0 ? Returns::kJump : Returns::kPaired;
+  request.flags_assumed_live = random_() % 4 == 0 ? isa::flag::kAll : 0;
   gateways_ = {far, far + 16, far + 32, far + 48, far + 64, far + 80, far + 96, far + 112};
   request.procedure = &procedure;
   request.plan = &plan_;
@@ -225,7 +226,8 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   if (!HasFatalFailure()) check_decodes();
 }
 
-// Offsets ascend, probes lie inside their blocks, marks lie in the cold part.
+// Offsets ascend, probes lie inside their blocks; stubs of edges lie at the end of the body, the
+// other marks in the cold part.
 void Units::check_places() {
   ASSERT_EQ(code_.insn_offset.size(), procedure_->insns.size());
   ASSERT_EQ(code_.blocks.size(), procedure_->blocks.size());
@@ -237,7 +239,7 @@ void Units::check_places() {
     const uint32_t first = procedure_->blocks[b].first_insn;
     ASSERT_LE(block.label, code_.insn_offset[first]);
     ASSERT_LT(code_.insn_offset[first], block.end);
-    ASSERT_LE(block.end, code_.body_bytes);
+    ASSERT_LE(block.end, code_.stubs_begin);
     if (block.landing != BlockCode::kNone) {
       ASSERT_LE(block.landing, block.landing_accept);
       ASSERT_LT(block.landing_accept, block.return_counted);
@@ -250,10 +252,13 @@ void Units::check_places() {
       ASSERT_GE(block.probe_begin, block.label);
     }
   }
-  uint32_t previous = code_.body_bytes;
+  for (const Thunk& thunk : code_.thunks) ASSERT_LT(thunk.pushed, code_.stubs_begin);
+  ASSERT_LE(code_.stubs_begin, code_.body_bytes);
+  uint32_t previous = code_.stubs_begin;
   for (const Mark& mark : code_.marks) {
     ASSERT_GE(mark.offset, previous);
     ASSERT_LT(mark.offset, code_.size_bytes);
+    ASSERT_EQ(mark.offset < code_.body_bytes, mark.kind == Mark::Kind::kEdgeStub);
     previous = mark.offset;
   }
 }
@@ -325,9 +330,10 @@ void Units::check_pushed_returns() {
   }
 }
 
-// Where the pool begins: at the lowest address that a call of the unit pushes from.
+// Where the pool begins, at the end of the body: at the lowest address that a call of the unit
+// pushes from.
 uint32_t Units::pool_begin() const {
-  uint64_t begin = code_.size_bytes;
+  uint64_t begin = code_.body_bytes;
   for (const cfg::Block& block : procedure_->blocks) {
     if (block.end != Flow::kCall && block.end != Flow::kIndirectCall) continue;
     const uint32_t first = code_.insn_offset[block.first_insn + block.insn_count - 1];
@@ -348,9 +354,9 @@ uint32_t Units::pool_begin() const {
 void Units::check_decodes() {
   std::set<uint32_t> data;
   Listing listing(buffer_.data(), code_.begin, code_.size_bytes);
-  listing.read(0, code_.body_bytes, {});
-  // Behind the stubs comes the pool of return addresses, which is data.
-  listing.read(code_.body_bytes, pool_begin(), data);
+  // Behind the stubs of edges comes the pool of return addresses, which is data.
+  listing.read(0, pool_begin(), {});
+  listing.read(code_.body_bytes, code_.size_bytes, data);
   if (HasFatalFailure()) return;
   const std::set<CacheAddr> elsewhere = {gateways_.link,    gateways_.indirect, gateways_.ret,
                                          gateways_.syscall, gateways_.event,    gateways_.lookup,
