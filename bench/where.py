@@ -2,10 +2,13 @@
 """Where the time of a program under Tally goes: samples of perf against the code cache.
 
     bench/where.py --tally build/release/tally -- PROGRAM ARGS...
+    bench/where.py --tally build/release/tally --bench=all
 
-Needs perf (no hardware counters: it samples by the clock).  Prints the share of each kind of code:
-bodies of blocks (copied instructions and inline counters), landings behind calls, translated
-returns, calls, conditional and indirect branches, stubs, and what is not in the cache at all.
+Needs perf (no hardware counters: it samples by the clock).  Of one program: the share of each kind
+of code: bodies of blocks (copied instructions and inline counters), landings behind calls,
+translated returns, calls, conditional and indirect branches, stubs, and what is not in the cache at
+all.  With --bench, a table of the benchmark's programs in which 1 is the native time, natively
+sampled, so that a row adds up to what Tally costs.  Runs are later ones (run.py's *again*).
 """
 
 import argparse
@@ -18,31 +21,44 @@ import subprocess
 import sys
 import tempfile
 
+import inputs
+import programs
+import run
+
 ADDRESS = re.compile("[0-9a-f]{6,16}")
+RATE_HZ = 2000
+# The columns of the table, by kinds of pieces.
+COLUMNS = {
+    "bodies": ("body", "conditional", "jump", "next", "other", "syscall"),
+    "taken edges": ("edge_stub",),
+    "calls, returns": ("call", "return", "landing"),
+    "indirect": ("indirect", "pair", "dispatch", "arrival"),
+    "waiting": ("gateway", "cold"),
+    "kernel": ("kernel or other",),
+    "monitor": ("monitor",),
+}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tally", required=True)
-    parser.add_argument("--top", type=int, default=0, help="print the N hottest pieces as well")
-    parser.add_argument("--placement", default="edges")
-    parser.add_argument("command", nargs="+")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        code_map, data = folder / "map", folder / "perf.data"
-        environment = dict(os.environ, TALLY_CODE_MAP=str(code_map))
-        subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", "2000", "-o", data,
-                        options.tally, "profile", "-o", folder / "out.tally",
-                        f"--placement={options.placement}", "--", *options.command],
-                       env=environment, stdout=subprocess.DEVNULL, check=True)
-        script = subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,dso"],
-                                capture_output=True, text=True, check=True).stdout
-        pieces = sorted((int(b, 16), int(e, 16), kind, original) for b, e, kind, original in
-                        (line.split() for line in code_map.read_text().splitlines()))
+def record(data, argv, environment, stdin=None):
+    """Runs argv under perf; its output is thrown away."""
+    with open(stdin or os.devnull, "rb") as given:
+        subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", str(RATE_HZ), "-o", data,
+                        *argv], env=environment, stdin=given, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL, check=True)
+
+
+def samples(data, fields="comm,ip,dso"):
+    return subprocess.run(["perf", "script", "-i", data, "-F", fields], capture_output=True,
+                          text=True, check=True).stdout.splitlines()
+
+
+def sort_samples(lines, code_map):
+    """Counts samples by kind of code, and by piece of the code cache."""
+    pieces = sorted((int(b, 16), int(e, 16), kind, original) for b, e, kind, original in
+                    (line.split() for line in code_map.read_text().splitlines()))
     begins = [piece[0] for piece in pieces]
     kinds, hot = collections.Counter(), collections.Counter()
-    for line in script.splitlines():
+    for line in lines:
         fields = line.split()
         address = next((f for f in fields[1:] if ADDRESS.fullmatch(f)), None)
         if address is None:
@@ -57,11 +73,62 @@ def main():
             hot[pieces[at]] += 1
         else:
             kinds["gateway"] += 1
+    return kinds, hot
+
+
+def sample_tally(options, folder, command, environment, stdin=None):
+    code_map, data = folder / "map", folder / "perf.data"
+    record(data, [options.tally, "profile", "-o", folder / "out.tally",
+                  f"--placement={options.placement}", "--", *command],
+           dict(environment, TALLY_CODE_MAP=str(code_map)), stdin)
+    return sort_samples(samples(data), code_map)
+
+
+def one_program(options, folder):
+    kinds, hot = sample_tally(options, folder, options.command, os.environ)
     total = sum(kinds.values()) or 1
     for kind, count in kinds.most_common():
         print(f"{kind:20} {count:8} {100 * count / total:5.1f}%")
     for piece, count in hot.most_common(options.top):
         print(f"{count:8} {piece[0]:#x} {piece[2]} of {piece[3]}")
+
+
+def bench_row(options, folder, program):
+    environment = dict(os.environ, TALLY_CACHE=str(folder / "recall"), **program.environment)
+    data = folder / "native.data"
+    record(data, program.argv, environment, program.stdin)
+    native = len(samples(data, "ip"))
+    for _ in range(2):  # the second one finds what the first has left
+        kinds, _ = sample_tally(options, folder, program.argv, environment, program.stdin)
+    cells = [sum(kinds[kind] for kind in column) / native for column in COLUMNS.values()]
+    return run.row(program.name, f"{native / RATE_HZ:.2f}", *(f"{c:.2f}" for c in cells),
+                   f"{sum(kinds.values()) / native:.2f}")
+
+
+def bench_table(options, folder):
+    run.claim_work_folder()
+    inputs.make_all(run.WORK / "inputs", 1.0)
+    wanted = options.bench.split(",")
+    print(run.row("program", "native s", *COLUMNS, "all"))
+    print(run.row("---", *["---:"] * (len(COLUMNS) + 2)))
+    for program in programs.programs(run.WORK / "inputs", run.WORK):
+        if wanted == ["all"] or program.name in wanted:
+            print(bench_row(options, folder, program), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--tally", required=True)
+    parser.add_argument("--top", type=int, default=0, help="print the N hottest pieces as well")
+    parser.add_argument("--placement", default="edges")
+    parser.add_argument("--bench", default="", help="names of the benchmark's programs, or all")
+    parser.add_argument("command", nargs="*")
+    options = parser.parse_args()
+    if bool(options.command) == bool(options.bench):
+        parser.error("either a command or --bench")
+    options.tally = str(pathlib.Path(options.tally).resolve())
+    with tempfile.TemporaryDirectory() as folder:
+        (bench_table if options.bench else one_program)(options, pathlib.Path(folder))
 
 
 if __name__ == "__main__":
