@@ -184,6 +184,7 @@ Status Watcher::returned_from_signal(Thread& t, user_regs_struct& regs) {
   const OpenHandler handler = known ? it->second : OpenHandler{};
   if (known) {
     t.handlers.erase(it);
+    note_interrupting(t);
     t.trap.blocked = handler.trap_blocked;
   }
   const bool back = known && handler.return_address == regs.rip;
@@ -206,6 +207,7 @@ Status Watcher::returned_from_signal(Thread& t, user_regs_struct& regs) {
       cut_short(handler.position, LinkAddr(handler.return_address - mapped->bias));
     }
     begin_at(t, regs.rip);
+    if (handler.interrupting) note_signal_place(t, SignalPlace::kSentThere);
   }
   unblock_trap(t);
   return advance(t, regs);
@@ -262,6 +264,7 @@ void Watcher::before_trap_call(Thread& t, user_regs_struct& regs) {
     t.trap.how = a[0];
     t.trap.old_set = a[2];
   }
+  if (t.call.number == SYS_rt_sigaction) note_handler_set(t);
   if (t.call.number == SYS_rt_sigaction && a[0] == SIGTRAP && a[1] != 0) {
     uint64_t handler = 0;
     if (t.space->read(a[1], &handler, sizeof handler) && handler == 1) {  // SIG_IGN

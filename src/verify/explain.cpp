@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "verify/clocks.h"
+#include "verify/interruptions.h"
 #include "verify/scheduling.h"
 
 namespace tally::verify {
@@ -269,6 +270,18 @@ void settle_clocks(Verdict& verdict) {
   }
 }
 
+void settle_interruptions(Verdict& verdict) {
+  if (verdict.truth == nullptr || !any_wrong(verdict.judgement)) return;
+  const Interruptions interruptions(*verdict.truth, verdict.judgement);
+  for (Finding& f : verdict.judgement.findings) {
+    if (!accuses(f)) continue;
+    const std::string why = interruptions.why(f);
+    if (why.empty()) continue;
+    f.reason = Reason::kNondeterministic;
+    f.evidence += (f.evidence.empty() ? "the runs agree, but " : ", but ") + why;
+  }
+}
+
 // What was other and could not be made as it was.
 void settle_descriptors(const std::string& unlike, Judgement& judgement) {
   if (unlike.empty()) return;
@@ -318,6 +331,7 @@ void explain(const claims::Claims& claims, const VerifyOptions& options,
   if (why_not.empty()) {
     settle_descriptors(descriptors.unlike(verdict.outcome.looks_at_input), judgement);
     settle_clocks(verdict);
+    settle_interruptions(verdict);
     settle_threads(verdict);
   } else {
     set_unexplained(judgement, why_not);

@@ -52,7 +52,7 @@ class PlaceJudge {
     const TruthModule* module = module_of(at);
     if (module != nullptr && module->image) {
       if (const elf::Symbol* symbol = module->image->symbol_at(at.address)) f.name = symbol->name;
-      if (const auto range = module->image->unwind_range_at(at.address)) f.procedure = range->begin;
+      f.procedure = procedure_around(*module->image, at.address);
     }
     return f;
   }
@@ -389,10 +389,7 @@ class PlaceJudge {
         if (before != key) ++line.stretches;
         line.jumps_back = only && is_jump_back(*module, address);
         line.module = m.path;
-        if (only) {
-          const auto range = module->image->unwind_range_at(LinkAddr(address));
-          line.procedure = range ? range->begin : LinkAddr();
-        }
+        if (only) line.procedure = procedure_around(*module->image, LinkAddr(address));
         before = key;
       }
     }

@@ -7,6 +7,7 @@
 
 #include "claims/claims.h"
 #include "claims/counts.h"
+#include "elf/image.h"
 #include "verify/code.h"
 
 namespace tally::verify {
@@ -77,5 +78,9 @@ struct Judgement {
 };
 
 const char* to_string(claims::EdgeRole role);
+
+// Where the procedure around an address begins, by unwind information or else by symbol (Go has no
+// such information); 0: nobody knows.
+LinkAddr procedure_around(const elf::Image& image, LinkAddr address);
 
 }  // namespace tally::verify

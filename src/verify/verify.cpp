@@ -134,9 +134,10 @@ void find_contradictions(const claims::Claims& claims, Verdict& verdict) {
   }
 }
 
-Truth truth_of(const Code& code, const BlockChecker& entered, const EdgeChecker& edges) {
+Truth truth_of(const Code& code, const BlockChecker& entered, const EdgeChecker& edges,
+               const InterruptionChecker& interruptions) {
   Truth truth;
-  truth.add(code, entered, edges);
+  truth.add(code, entered, edges, interruptions);
   return truth;
 }
 
@@ -158,6 +159,7 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   EdgeChecker edges(code);
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
+  InterruptionChecker interruptions;
   WatchOptions watch_options = options.watch;
   watch_options.turn_blocks = turn_blocks(variation.run);
   watch_options.randomize = variation.addresses;
@@ -166,7 +168,8 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   watch_options.choose_cold = [&](uint64_t stops) {
     return coldest(claims, blocks, entered, stops);
   };
-  TRY_ASSIGN(verdict.outcome, watch(watch_options, code, {&edges, &entered, &procedures}));
+  TRY_ASSIGN(verdict.outcome,
+             watch(watch_options, code, {&edges, &entered, &procedures, &interruptions}));
   Judgement& judgement = verdict.judgement;
   TRY(check_builds(claims, code, judgement));
   const bool complete = verdict.outcome.complete;
@@ -178,14 +181,14 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
     entered.judge(claims, blocks, complete, judgement);
     procedures.judge(claims, blocks, edges, entered, complete, judgement);
   } else {
-    const Truth truth = truth_of(code, entered, edges);
+    const Truth truth = truth_of(code, entered, edges, interruptions);
     judge(claims, truth, options.overlap_min, complete, judgement);
   }
   if (watch_options.budget_seconds > 0 && !verdict.outcome.cold_only) {
     judgement.remarks.push_back("budget: not used up; everything was followed");
   }
   if (has_to_explain(verdict)) {
-    verdict.truth = std::make_shared<const Truth>(truth_of(code, entered, edges));
+    verdict.truth = std::make_shared<const Truth>(truth_of(code, entered, edges, interruptions));
   }
   return verdict;
 }

@@ -50,6 +50,13 @@ class Watcher {
   Status cold_signal(Thread& t, const tracee::Event& event, user_regs_struct& regs);
   Status adopt_child(Thread& parent, const tracee::Event& event);
 
+  // interrupting.cpp: signals that come at a time of their own
+  static bool is_interrupting(const Thread& t, const siginfo_t& info);
+  static void note_interrupting(Thread& t);
+  static void leave_stack(Thread& t, uint64_t stack_pointer);
+  void note_handler_set(Thread& t);
+  void note_signal_place(Thread& t, SignalPlace what);
+
   // turns.cpp: one thread at a time
   bool takes_turns(const Thread& t) const;
   bool is_alone(const Thread& t) const;
@@ -76,6 +83,7 @@ class Watcher {
   // walk.cpp: from block to block
   bool catch_up(Thread& t, uint64_t rip, bool asynchronous);
   void lose(Thread& t, uint64_t rip, const char* where);
+  void put_registers(Thread& t, const user_regs_struct& regs);
   BlockId arrive(Thread& t, uint64_t rip);  // kNoBlock: no code there
   void split(BlockId upper, BlockId lower);
   void begin_at(Thread& t, uint64_t rip);

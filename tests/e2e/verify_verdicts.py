@@ -10,6 +10,7 @@
   by_chance      with threads, runs that agree are no evidence where code looks at other threads
   seeded         many counts of a program with threads are off: each is found
   by_clock       ... nor where the time or random numbers decide
+  by_signal      ... nor where signals come at a time of their own
   inlined_twice  a count that gcov loses
   refusals       exit statuses and one line for each kind of bad input
 """
@@ -284,6 +285,53 @@ def by_clock():
         expect("clock_gettime" in said, f"{label}: {said}")
 
 
+def never_taken(program, procedure):
+    """Where the first branch of a procedure that is never entered would go on."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=" + procedure,
+                           program], check=True, capture_output=True, text=True).stdout
+    rows = [line.split() for line in text.splitlines() if line.startswith("  4")]
+    branch = next(i for i, row in enumerate(rows) if row[1].startswith("j"))
+    return tuple("0x" + rows[i][0].rstrip(":") for i in (0, branch + 1))
+
+
+def by_signal():
+    """What a timer's handler does need not be as often; what the program signals to itself is."""
+    program = compile_program("by_signal", "-O1")
+    file = os.path.join(WORK, "by_signal.tally")
+    profile(program, file)
+    edges = plain_edges(file, program)
+    ranges = ranges_of(program)
+
+    def hottest(procedure):
+        begin, end = ranges[procedure]
+        own = [e for e in edges if all(begin <= int(a, 16) < end for a in e)]
+        return max(own, key=edges.get)
+
+    def reasons(label, edge, delta, *options):
+        changed = dict(edges)
+        changed[edge] = changed.get(edge, 0) + delta
+        done, verdict = verify(program, write_plain(changed, label), label, *options)
+        expect(done.status == 1, f"{label}: {done.end()}")
+        return [(f["reason"], f["evidence"]) for f in verdict["findings"]]
+
+    # The loop of `tick` is executed 5 times by the handler, 100 times by others.
+    wanted = (("alarmed", 1, "nondeterministic"), ("tick", 50, "nondeterministic"),
+              ("tick", -5, "nondeterministic"), ("tick", -6, "wrong"), ("own", 1, "wrong"),
+              ("work", 1, "wrong"))
+    for procedure, delta, reason in wanted:
+        label = f"by_signal-{procedure}{delta:+}"
+        got = reasons(label, hottest(procedure), delta, "--engine=trap")
+        expect([r for r, _ in got] == [reason], f"{label}: {got}")
+        said = reason == "wrong" or "a signal that comes at a time of its own" in got[0][1]
+        expect(said, f"{label}: {got}")
+    got = reasons("by_signal-told", never_taken(program, "told"), 2, "--engine=trap")
+    expect([r for r, _ in got] == ["nondeterministic"], f"by_signal-told: {got}")
+    for procedure, reason in (("alarmed", "nondeterministic"), ("work", "wrong")):
+        label = f"by_signal-{procedure}-translate"
+        got = reasons(label, hottest(procedure), 1, "--engine=translate")
+        expect([r for r, _ in got] == [reason], f"{label}: {got}")
+
+
 def inlined_twice():
     """gcov loses a line's count to a copy of it that is never executed."""
     program = compile_program("inlined_twice")
@@ -339,6 +387,7 @@ def main():
     by_chance()
     seeded_with_threads()
     by_clock()
+    by_signal()
     inlined_twice()
     without_end()
     budget_with_threads()
