@@ -8,6 +8,7 @@
   endless        a budget ends a program that does not end; ^C shows what is known
   hot_threads    with a budget, threads go over to the cold blocks, and lose nothing of them
   by_chance      with threads, runs that agree are no evidence where code looks at other threads
+  by_pool        ... nor what threads take from each other, however far above that is
   seeded         many counts of a program with threads are off: each is found
   by_clock       ... nor where the time or random numbers decide
   by_signal      ... nor where signals come at a time of their own
@@ -229,6 +230,28 @@ def by_chance():
         expect([r for r, _ in got] == ["unexplained"], f"{engine}, once: {got}")
 
 
+def by_pool():
+    """What is done with what was taken depends on who took it, but not for each byte."""
+    program = compile_program("by_pool", "-O1", "-pthread")
+    file = os.path.join(WORK, "by_pool.tally")
+    profile(program, file)
+    edges = plain_edges(file, program)
+    ranges = ranges_of(program)
+    for procedure, wanted in (("clear", "scheduling"), ("compute", "wrong")):
+        begin, end = ranges[procedure]
+        own = [e for e in edges if all(begin <= int(a, 16) < end for a in e)]
+        changed = dict(edges)
+        changed[max(own, key=edges.get)] += 1
+        for engine in ("trap", "translate"):
+            label = f"by_pool-{procedure}-{engine}"
+            done, verdict = verify(program, write_plain(changed, label), label, "--runs=3",
+                                   "--engine=" + engine)
+            got = [(f["name"], f["reason"]) for f in verdict["findings"]]
+            expect(done.status == 1 and got == [(procedure, wanted)], f"{label}: {got}")
+            said = "is called below worker, which calls" in verdict["findings"][0]["evidence"]
+            expect(said == (wanted == "scheduling"), f"{label}: {verdict['findings'][0]}")
+
+
 def seeded_with_threads():
     """Many counts of a program with threads are off at once, by a seed: each is found."""
     program, edges, ranges = rarely("seeded")
@@ -385,6 +408,7 @@ def main():
     shifted("canon_hash", [(f"-DPAD={n * 256}",) for n in range(1, 20)])
     by_itself()
     by_chance()
+    by_pool()
     seeded_with_threads()
     by_clock()
     by_signal()
