@@ -214,6 +214,11 @@ uint64_t BlockChecker::executed(BlockId block) const {
 
 // ---- Procedures ------------------------------------------------------------------------------
 
+std::string name_in_source(const Finding& finding) {
+  if (finding.kind == FindingKind::kLineCount) return finding.where;
+  return finding.kind == FindingKind::kProcedureCount ? finding.name : std::string();
+}
+
 LinkAddr procedure_around(const elf::Image& image, LinkAddr address) {
   if (const auto range = image.unwind_range_at(address)) return range->begin;
   const elf::Symbol* symbol = image.symbol_at(address);

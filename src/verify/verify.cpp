@@ -271,6 +271,7 @@ Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& option
   Descriptors descriptors(claims);
   const Surroundings surroundings(claims, options.watch.command);
   const auto run = [&](const Variation& variation) {
+    if (variation.made_by) return by_translation(options.made_by->claims, options, variation);
     return options.engine == Engine::kTrap ? by_traps(claims, options, variation)
                                            : by_translation(claims, options, variation);
   };

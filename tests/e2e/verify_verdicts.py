@@ -5,6 +5,7 @@
   figure 2       GCC's instrumentation moves the table: gcov's profile is wrong, Tally's is not
   canon_hash     the same with addresses of the heap
   by_time        differences of the program's own are told from those of the profile
+  progress       a terminal shows how much is done
   endless        a budget ends a program that does not end; ^C shows what is known
   hot_threads    with a budget, threads go over to the cold blocks, and lose nothing of them
   by_chance      with threads, runs that agree are no evidence where code looks at other threads
@@ -15,9 +16,13 @@
   inlined_twice  a count that gcov loses
   refusals       exit statuses and one line for each kind of bad input
 """
+import glob
+import gzip
 import json
 import os
+import pty
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +110,28 @@ def moved_by_instrumentation(name, flags_of):
     raise SystemExit("no padding makes the instrumented program behave otherwise")
 
 
+def made_by(program, covered, label, engine):
+    """What the build that was counted in does itself is excused, a damaged count is not."""
+    maker = "--made-by=" + os.path.join(os.path.dirname(covered), os.path.basename(program))
+    done, verdict = verify(program, covered, label + "-made-by", engine, maker)
+    reasons = {f["reason"] for f in verdict["findings"] if f["kind"] == "line count"}
+    expect(done.status == 1 and reasons == {"environment"}, f"{label}, made by: {reasons}")
+    if "canon_hash" in label:  # whose counts depend on addresses in any run
+        return
+    with gzip.open(covered) as f:
+        whole = json.load(f)
+    place = verdict["findings"][0]["where"].rsplit(":", 1)[1]
+    for line in whole["files"][0]["lines"]:
+        if line["line_number"] == int(place):
+            line["count"] += 1
+    damaged_file = os.path.join(WORK, label + ".gcov.json")
+    with open(damaged_file, "w", encoding="utf-8") as f:
+        json.dump(whole, f)
+    done, verdict = verify(program, damaged_file, label + "-damaged", engine, maker)
+    wrong = [f["where"] for f in verdict["findings"] if f["reason"] == "wrong"]
+    expect(any(w.endswith(":" + place) for w in wrong), f"{label}, damaged {place}: {wrong}")
+
+
 def shifted(name, flags_of):
     program, covered = moved_by_instrumentation(name, flags_of)
     for engine in ("trap", "translate"):
@@ -114,6 +141,11 @@ def shifted(name, flags_of):
         expect(verdict and verdict["lines"]["judged"] > 3, f"{label}: few lines judged")
         wrong = [f for f in verdict["findings"] if f["kind"] == "line count"] if verdict else []
         expect(wrong, f"{label}: no line is wrong")
+        folder = os.path.dirname(covered)
+        data = [os.stat(f).st_mtime_ns for f in sorted(glob.glob(folder + "/*.gcda"))]
+        made_by(program, covered, label, "--engine=" + engine)
+        now = [os.stat(f).st_mtime_ns for f in sorted(glob.glob(folder + "/*.gcda"))]
+        expect(data and data == now, f"{label}: the counts on the disk have changed")
     file = os.path.join(WORK, name + ".tally")
     profile(program, file)
     for engine in ("trap", "translate"):
@@ -156,6 +188,30 @@ def without_end():
     with open(result, encoding="utf-8") as f:
         verdict = json.load(f)
     expect(verdict["why_incomplete"] == "interrupted", "^C: " + verdict.get("why_incomplete", ""))
+
+
+def progress():
+    """On a terminal: which share of the run is done, and how long the rest takes."""
+    program = compile_program("busy")
+    file = os.path.join(WORK, "busy.tally")
+    profile(program, file)
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([TALLY, "verify", "--profile=" + file, "--", program], cwd=WORK,
+                             stderr=theirs, stdout=subprocess.DEVNULL,
+                             env=processes.ENVIRONMENT)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            said += os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(ours)
+    expect(child.wait(60) == 0, f"progress: status {child.returncode}: {said[-300:]}")
+    shares = [float(s) for s in re.findall(rb"([0-9.]+)% of the run, [0-9]+ s, about [0-9]+ s left",
+                                           said)]
+    expect(len(shares) > 1 and shares == sorted(shares) and 1 < shares[-1] <= 100,
+           f"progress: {shares} {said[-300:]}")
 
 
 def budget(program, file):
@@ -407,6 +463,7 @@ def main():
     shifted("figure2", [()] + [(f"-DPAD={n * 64}",) for n in range(1, 30)])
     shifted("canon_hash", [(f"-DPAD={n * 256}",) for n in range(1, 20)])
     by_itself()
+    progress()
     by_chance()
     by_pool()
     seeded_with_threads()
