@@ -79,6 +79,7 @@ class Watcher {
   void after_trap_call(Thread& t, user_regs_struct& regs);
   void unblock_trap(Thread& t);
   void note_maps(Thread& t);
+  void note(const std::string& words);
   void note_writes(const Thread& t);
 
   // walk.cpp: from block to block

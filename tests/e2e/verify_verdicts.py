@@ -13,6 +13,7 @@
   seeded         many counts of a program with threads are off: each is found
   by_clock       ... nor where the time or random numbers decide
   by_signal      ... nor where signals come at a time of their own
+  by_tracer      ... and who looks for a tracer is named
   inlined_twice  a count that gcov loses
   refusals       exit statuses and one line for each kind of bad input
 """
@@ -424,6 +425,16 @@ def inlined_twice():
         expect(done.status == 1 and got == [(str(line), 0, 46, "wrong")], f"{engine}: {got}")
 
 
+def by_tracer():
+    """A program that does something else when traced: the report names it."""
+    program = compile_program("by_tracer", "-O1")
+    begin = hex(ranges_of(program)["main"][0])
+    claimed = write_plain({(begin, begin): 1}, "by_tracer")
+    done, verdict = verify(program, claimed, "by_tracer", "--engine=trap")
+    expect(done.status == 1 and any("sees that it is traced" in n for n in verdict["notes"]),
+           f"by_tracer: {done.end()} {verdict['notes']}")
+
+
 def refusals(program, file):
     other = compile_program("other", "-DPAD=4096", source="figure2")
     cases = (
@@ -469,6 +480,7 @@ def main():
     seeded_with_threads()
     by_clock()
     by_signal()
+    by_tracer()
     inlined_twice()
     without_end()
     budget_with_threads()
