@@ -134,6 +134,7 @@ class Build:
         self.sources = fetch(self.program.package.split())
         self.folder = WORK / name / way
         self.path = self.folder / name
+        self.made_by = None  # the build with the profiler in it, where that is another one
         if options.rebuild or not self.path.exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
@@ -178,6 +179,7 @@ def gcov(options, name, level="-O0", *more):
               built.folder)
     profile = built.folder / "profile.gcov.json"
     profile.write_text(text)
+    plain.made_by = built.path
     return plain, profile
 
 
@@ -190,6 +192,7 @@ def clang(options, name, *more):
     profile = built.folder / "coverage.json"
     profile.write_text(sh(["llvm-cov", "export", built.path, "-instr-profile=merged"],
                           built.folder))
+    plain.made_by = built.path
     return plain, profile
 
 
@@ -264,8 +267,10 @@ def check(tally, plain, profile):
 def verify(tally, plain, profile):
     result = profile.with_name(profile.name + ".verdict")
     result.unlink(missing_ok=True)
-    sh(["setarch", "-R", tally, "verify", f"--profile={profile}", "--format=json", "-o", result,
-        "--", *plain.command()], plain.folder, stdout=subprocess.DEVNULL, expect=(0, 1))
+    # A short name, as it was run by: lua makes a string of it.
+    maker = [f"--made-by={os.path.relpath(plain.made_by, plain.folder)}"] if plain.made_by else []
+    sh(["setarch", "-R", tally, "verify", f"--profile={profile}", *maker, "--format=json", "-o",
+        result, "--", *plain.command()], plain.folder, stdout=subprocess.DEVNULL, expect=(0, 1))
     return json.loads(result.read_text())
 
 

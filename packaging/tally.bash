@@ -93,7 +93,7 @@ _tally() {
       options="--format= --help"
       [[ ${words[2]} == cfg ]] && options+=" --function=" ;;
     verify)
-      options="--profile= --profile-format= --engine= --budget= --overlap-min= --format= --output="
+      options="--profile= --profile-format= --engine= --budget= --made-by= --overlap-min= --format= --output="
       options+=" --run= --children= --top= --once --runs= --no-ahead --help --" ;;
     check) options="--format= --profile-format= --program= --run= --top= --help" ;;
     doctor) options="--format= --help" ;;

@@ -40,6 +40,7 @@ struct Options {
   unsigned runs = verify::VerifyOptions().runs_with_threads;
   double overlap_min = 0.5;
   std::string budget;
+  std::string made_by;
 };
 
 std::atomic<bool> interrupted{false};
@@ -102,6 +103,26 @@ int wait_for_translation(pid_t pid) {
   return status;
 }
 
+// What a program writes that has a profiler in it (gcov adds to what is there): nowhere.
+void keep_profile_as_it_is() {
+  setenv("GCOV_PREFIX", "/dev/null", 1);
+  setenv("LLVM_PROFILE_FILE", "/dev/null", 1);
+}
+
+// The program that made the profile, if it is known.
+Status read_maker(const Options& options, claims::ReadOptions read,
+                  verify::VerifyOptions& verify_options) {
+  if (options.made_by.empty()) return Ok{};
+  TRY_ASSIGN(const std::string found, tracee::find_program(options.made_by));
+  TRY_ASSIGN(read.program_path, tracee::check_program(found));
+  verify::MadeBy maker{.program = options.made_by, .claims = {}};
+  auto claims_read = claims::read_claims(options.profile, read);
+  if (!claims_read) return make_error("{}", claims_read.error().message);
+  maker.claims = std::move(*claims_read);
+  verify_options.made_by = std::make_shared<const verify::MadeBy>(std::move(maker));
+  return Ok{};
+}
+
 // Our own engine, as a child: `tally profile` with the same command.
 Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
                               const std::string& children, const verify::Variation& variation,
@@ -119,6 +140,7 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
   if (pid < 0) return make_error("cannot fork");
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (variation.made_by) keep_profile_as_it_is();
     const verify::Randomization randomization(variation.addresses, variation.upwards());
     execv(arguments[0], arguments.data());
     _exit(125);
@@ -201,6 +223,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   if (!claims_read) return make_error("{}", claims_read.error().message);
   const claims::Claims claims = std::move(*claims_read);
   verify::VerifyOptions verify_options;
+  TRY(read_maker(options, read, verify_options));
   verify_options.watch.command = command;
   verify_options.second_run = !options.once;
   verify_options.runs_with_threads = options.runs;
@@ -228,7 +251,9 @@ Status run(const Options& options, const std::vector<std::string>& command,
     std::fprintf(stderr, "tally: %s\n", words.c_str());
   };
   verify_options.translate = [&](const verify::Variation& variation, verify::Outcome& ended) {
-    return translate(scratch.file(), command, options.children, variation, ended);
+    std::vector<std::string> line = command;
+    if (variation.made_by) line[0] = options.made_by;
+    return translate(scratch.file(), line, options.children, variation, ended);
   };
   watch_for_interrupt();
   TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
@@ -261,6 +286,9 @@ void register_verify(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
       "--budget", options->budget,
       "How long it may take (60s, 5m), by traps: for half of it everything is followed, then only "
       "what is cold; says which fraction was verified");
+  sub->add_option("--made-by", options->made_by,
+                  "The build that a compiled-in profiler (gcov, Clang) has counted in: counts that "
+                  "this one has itself are not the profile's fault");
   sub->add_option("--overlap-min", options->overlap_min,
                   "What two distributions of samples must have in common")
       ->check(CLI::Range(0.0, 1.0))

@@ -436,13 +436,14 @@ user_regs_struct Process::registers(pid_t tid) const {
   return regs;
 }
 
-void Process::set_registers(pid_t tid, const user_regs_struct& regs) {
+bool Process::set_registers(pid_t tid, const user_regs_struct& regs) {
   // Of a thread that had been killed when they were read.  It may stand at its exit by now, where
   // the kernel would take registers again, but not these.
-  if (regs.cs == 0) return;
+  if (regs.cs == 0) return false;
   user_regs_struct copy = regs;
   const long result = ptrace(PTRACE_SETREGS, tid, nullptr, &copy);
   CHECK(result == 0 || errno == ESRCH) << "set registers of " << tid << ": " << strerror(errno);
+  return result == 0;
 }
 
 uint64_t Process::signal_mask(pid_t tid) const {

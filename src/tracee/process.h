@@ -151,7 +151,8 @@ class Process {
   // All zero when the thread was killed meanwhile.
   user_regs_struct registers(pid_t tid) const;
   bool try_registers(pid_t tid, user_regs_struct& regs) const;
-  void set_registers(pid_t tid, const user_regs_struct& regs);
+  // False when the thread was killed meanwhile.
+  bool set_registers(pid_t tid, const user_regs_struct& regs);
   uint64_t signal_mask(pid_t tid) const;
   void set_signal_mask(pid_t tid, uint64_t mask);
 

@@ -6,6 +6,7 @@
 // call may be made again.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@
 namespace tally::verify {
 namespace {
 
+constexpr const char* kSeesTracer =
+    ", where it sees that it is traced: what it does then differs from an untraced run";
 constexpr uint64_t kTrapBit = 1ull << (SIGTRAP - 1);
 
 // Calls that say something of a descriptor, or read from it; that close it do neither.
@@ -184,6 +187,7 @@ Status Watcher::returned_from_signal(Thread& t, user_regs_struct& regs) {
   const OpenHandler handler = known ? it->second : OpenHandler{};
   if (known) {
     t.handlers.erase(it);
+    note_interrupting(t);
     t.trap.blocked = handler.trap_blocked;
   }
   const bool back = known && handler.return_address == regs.rip;
@@ -206,6 +210,7 @@ Status Watcher::returned_from_signal(Thread& t, user_regs_struct& regs) {
       cut_short(handler.position, LinkAddr(handler.return_address - mapped->bias));
     }
     begin_at(t, regs.rip);
+    if (handler.interrupting) note_signal_place(t, SignalPlace::kSentThere);
   }
   unblock_trap(t);
   return advance(t, regs);
@@ -222,12 +227,17 @@ void Watcher::note_maps(Thread& t) {
   if (!t.space->read(at, path.data(), path.size() - 1)) return;
   const std::string_view name(path.data());
   if (name.starts_with("/dev/std") || name.ends_with("/fd/0")) outcome_.looks_at_input = true;
-  if (!name.starts_with("/proc/") || !name.ends_with("/maps")) return;
+  if (!name.starts_with("/proc/")) return;
+  if (name.ends_with("/status")) note("the program reads " + std::string(name) + kSeesTracer);
+  if (!name.ends_with("/maps")) return;
   outcome_.reads_mappings = true;
-  const std::string note = "the program reads " + std::string(name) +
-                           ", which under `tally profile` shows Tally's memory as well";
+  note("the program reads " + std::string(name) +
+       ", which under `tally profile` shows Tally's memory as well");
+}
+
+void Watcher::note(const std::string& words) {
   auto& notes = outcome_.notes;
-  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(note);
+  if (std::find(notes.begin(), notes.end(), words) == notes.end()) notes.push_back(words);
 }
 
 // What it finds there the next time is what it left.
@@ -255,6 +265,9 @@ void Watcher::before_trap_call(Thread& t, user_regs_struct& regs) {
     note_maps(t);
     note_writes(t);
   }
+  if (t.call.number == SYS_ptrace && a[0] == PTRACE_TRACEME) {
+    note(std::string("the program asks to be traced") + kSeesTracer);
+  }
   if (t.call.number == SYS_rt_sigprocmask) {
     uint64_t set = 0;
     t.trap.has_set = a[1] != 0 && t.space->read(a[1], &set, sizeof set);
@@ -262,6 +275,7 @@ void Watcher::before_trap_call(Thread& t, user_regs_struct& regs) {
     t.trap.how = a[0];
     t.trap.old_set = a[2];
   }
+  if (t.call.number == SYS_rt_sigaction) note_handler_set(t);
   if (t.call.number == SYS_rt_sigaction && a[0] == SIGTRAP && a[1] != 0) {
     uint64_t handler = 0;
     if (t.space->read(a[1], &handler, sizeof handler) && handler == 1) {  // SIG_IGN

@@ -28,7 +28,7 @@ Finding finding_at(const Code& code, BlockId id, FindingKind kind) {
   f.address = b.begin;
   if (module.image) {
     if (const elf::Symbol* symbol = module.image->symbol_at(b.begin)) f.name = symbol->name;
-    if (const auto range = module.image->unwind_range_at(b.begin)) f.procedure = range->begin;
+    f.procedure = procedure_around(*module.image, b.begin);
   }
   return f;
 }
@@ -213,6 +213,26 @@ uint64_t BlockChecker::executed(BlockId block) const {
 }
 
 // ---- Procedures ------------------------------------------------------------------------------
+
+std::string name_in_source(const Finding& finding) {
+  if (finding.kind == FindingKind::kLineCount) return finding.where;
+  return finding.kind == FindingKind::kProcedureCount ? finding.name : std::string();
+}
+
+LinkAddr procedure_around(const elf::Image& image, LinkAddr address) {
+  if (const auto range = image.unwind_range_at(address)) return range->begin;
+  const elf::Symbol* symbol = image.symbol_at(address);
+  return symbol == nullptr ? LinkAddr() : symbol->range.begin;
+}
+
+void InterruptionChecker::block_split(BlockId upper, BlockId lower) {
+  if (const uint64_t count = entered(upper); count != 0) entered_[lower] = count;
+}
+
+uint64_t InterruptionChecker::entered(BlockId block) const {
+  const auto it = entered_.find(block);
+  return it == entered_.end() ? 0 : it->second;
+}
 
 uint64_t ProcedureChecker::called(BlockId entry) const {
   const auto it = called_.find(entry);

@@ -18,6 +18,7 @@
 // docs/verify.md walks through it.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <unordered_map>
@@ -136,6 +137,23 @@ class BlockChecker : public Checker {
   Code& code_;
   std::vector<uint64_t> entered_;
   std::map<std::pair<BlockId, LinkAddr>, uint64_t> cut_;
+};
+
+// What was executed by handlers of signals that come at a time of their own (interruptions.h).
+class InterruptionChecker : public Checker {
+ public:
+  void signal_place(BlockId block, SignalPlace what) override {
+    SignalPlace& most = places_[block];
+    most = std::max(most, what);
+  }
+  void interrupting_block(BlockId block) override { ++entered_[block]; }
+  void block_split(BlockId upper, BlockId lower) override;
+  uint64_t entered(BlockId block) const;
+  const std::map<BlockId, SignalPlace>& places() const { return places_; }
+
+ private:
+  std::map<BlockId, SignalPlace> places_;
+  std::unordered_map<BlockId, uint64_t> entered_;
 };
 
 class ProcedureChecker : public Checker {

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "verify/clocks.h"
+#include "verify/interruptions.h"
 #include "verify/scheduling.h"
 
 namespace tally::verify {
@@ -207,6 +208,54 @@ void run_elsewhere(const VerifyOptions& options, const Descriptors& descriptors,
   }
 }
 
+// What the build that the profile was taken of executes as often as claimed, or now so, now so.
+bool excuse_by_maker(const Verdict& another, std::map<std::string, uint64_t>& before,
+                     Judgement& judgement) {
+  std::set<std::string> differs;
+  for (const Finding& f : another.judgement.findings) {
+    const std::string name = name_in_source(f);
+    const auto [it, is_first] = before.try_emplace(name, f.counted);
+    if (!name.empty() && it->second != f.counted) differs.insert(name);
+  }
+  for (Finding& f : judgement.findings) {
+    const std::string name = name_in_source(f);
+    if (!accuses(f) || (!another.judgement.confirmed.contains(name) && !differs.contains(name))) {
+      continue;
+    }
+    f.reason = Reason::kEnvironment;
+    f.evidence = differs.contains(name)
+                     ? "two runs of the program that the profile was taken of differ there"
+                     : "the program that the profile was taken of executes it as often as claimed";
+  }
+  return any_wrong(judgement);
+}
+
+// A program that the profiler was compiled into may behave otherwise than the one without it: then
+// the profile is right of what it was taken of.  What was lost on the way is not in these runs.
+void run_maker(const VerifyOptions& options, const Descriptors& descriptors,
+               const AnotherRun& again, Verdict& verdict) {
+  constexpr size_t kAttempts = 8;  // where its addresses were in the profile's run, nobody knows
+  if (options.made_by == nullptr) return;
+  std::map<std::string, uint64_t> before;
+  bool more = any_wrong(verdict.judgement);
+  for (size_t attempt = 1; more && attempt <= kAttempts && !is_interrupted(options); ++attempt) {
+    descriptors.rewind();
+    const Redirection redirection(descriptors.for_further_run());
+    Variation variation;
+    variation.made_by = true;
+    variation.addresses = attempt > 1;
+    const Result<Verdict> another =
+        redirection.ok() ? again(variation) : make_error("its output would be seen twice");
+    if (!another || !another->outcome.complete) {
+      verdict.judgement.remarks.push_back(
+          fmt::format("a run of {} is not compared: {}", options.made_by->program,
+                      another ? another->outcome.why_incomplete : another.error().message));
+      return;
+    }
+    more = excuse_by_maker(*another, before, verdict.judgement);
+  }
+}
+
 // Runs the program again, with threads as often as it takes, every other time under load.  Returns
 // why it could not.
 std::string run_again(const VerifyOptions& options, const Descriptors& descriptors,
@@ -269,6 +318,18 @@ void settle_clocks(Verdict& verdict) {
   }
 }
 
+void settle_interruptions(Verdict& verdict) {
+  if (verdict.truth == nullptr || !any_wrong(verdict.judgement)) return;
+  const Interruptions interruptions(*verdict.truth, verdict.judgement);
+  for (Finding& f : verdict.judgement.findings) {
+    if (!accuses(f)) continue;
+    const std::string why = interruptions.why(f);
+    if (why.empty()) continue;
+    f.reason = Reason::kNondeterministic;
+    f.evidence += (f.evidence.empty() ? "the runs agree, but " : ", but ") + why;
+  }
+}
+
 // What was other and could not be made as it was.
 void settle_descriptors(const std::string& unlike, Judgement& judgement) {
   if (unlike.empty()) return;
@@ -304,6 +365,7 @@ void explain(const claims::Claims& claims, const VerifyOptions& options,
     judgement.remarks.push_back("no second run to tell what differs by itself: " + why_not);
   }
   if (why_not.empty()) run_elsewhere(options, descriptors, surroundings, again, verdict);
+  if (why_not.empty()) run_maker(options, descriptors, again, verdict);
   const std::string& environment = surroundings.difference();
   for (Finding& f : judgement.findings) {
     if (f.reason != Reason::kWrong) continue;
@@ -318,6 +380,7 @@ void explain(const claims::Claims& claims, const VerifyOptions& options,
   if (why_not.empty()) {
     settle_descriptors(descriptors.unlike(verdict.outcome.looks_at_input), judgement);
     settle_clocks(verdict);
+    settle_interruptions(verdict);
     settle_threads(verdict);
   } else {
     set_unexplained(judgement, why_not);

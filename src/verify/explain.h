@@ -12,12 +12,14 @@
 //
 //   structure         said by the checker: the profile's blocks are not the program's
 //   nondeterministic  runs of the unmodified program differ there; or they agree, but the count may
-//                     depend on the time or on random numbers (clocks.h)
+//                     depend on the time or on random numbers (clocks.h), or on when signals came
+//                     (interruptions.h)
 //   own I/O           of the procedures by which a profiler inside the program writes its counts,
 //                     and the profile has more than the run
 //   environment       a run in other surroundings differs there (surroundings.h), or it is startup
 //                     code, and the profile's environment is known not to be this one, or its input
-//                     is known not to have been this one (descriptors.h)
+//                     is known not to have been this one (descriptors.h); or the build that the
+//                     profile was taken of does so itself (--made-by)
 //   scheduling        the runs agree, but the procedure looks at other threads (scheduling.h)
 //   wrong             all else: the runs agree, or the claim is impossible
 //   unexplained       all else, where the program was run once only

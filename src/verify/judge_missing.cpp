@@ -112,7 +112,7 @@ class Missing {
     f.to_address = to.address;
     if (const auto& image = truth_.module(path)->image) {
       if (const elf::Symbol* symbol = image->symbol_at(from.address)) f.name = symbol->name;
-      if (const auto range = image->unwind_range_at(from.address)) f.procedure = range->begin;
+      f.procedure = procedure_around(*image, from.address);
     }
     ++judgement_.edges.wrong;
     judgement_.findings.push_back(std::move(f));

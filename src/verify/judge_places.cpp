@@ -52,7 +52,7 @@ class PlaceJudge {
     const TruthModule* module = module_of(at);
     if (module != nullptr && module->image) {
       if (const elf::Symbol* symbol = module->image->symbol_at(at.address)) f.name = symbol->name;
-      if (const auto range = module->image->unwind_range_at(at.address)) f.procedure = range->begin;
+      f.procedure = procedure_around(*module->image, at.address);
     }
     return f;
   }
@@ -60,7 +60,12 @@ class PlaceJudge {
   void compare(Tally& tally, Finding&& f, uint64_t claimed, uint64_t counted) {
     ++tally.judged;
     tally.executions += counted;
-    if (!differs(claimed, counted, complete_)) return;
+    if (!differs(claimed, counted, complete_)) {
+      if (const std::string name = name_in_source(f); !name.empty()) {
+        judgement_.confirmed.insert(name);
+      }
+      return;
+    }
     ++tally.wrong;
     f.claimed = claimed;
     f.counted = counted;
@@ -338,14 +343,10 @@ class PlaceJudge {
       const uint64_t executed =
           first == module->instructions.end() ? 0 : static_cast<uint64_t>(first->second.count);
       // Entered by calls or by tail calls: between the two the profile cannot be refuted.
-      if (p.count >= counted && p.count <= executed) {
-        ++judgement_.procedures.judged;
-        judgement_.procedures.executions += p.count;
-        continue;
-      }
+      const bool possible = p.count >= counted && p.count <= executed;
       compare(judgement_.procedures,
               finding(FindingKind::kProcedureCount, p.entry, RecordKind::kProcedure, p.record),
-              p.count, executed);
+              p.count, possible ? p.count : executed);
     }
   }
 
@@ -360,8 +361,20 @@ class PlaceJudge {
     bool jumps_back = false;
     std::string module;
     LinkAddr procedure;
+    std::set<uint64_t> globals;  // by fixed addresses
+    unsigned other_instructions = 0;
     bool has_one_count() const { return counts.size() == 1 && stretches == 1 && !jumps_back; }
+    // mov, add, mov, jmp: no more than what a profiler puts there itself.
+    bool only_counts() const { return globals.size() == 1 && other_instructions <= 2; }
   };
+  static void note_operand(const TruthModule& module, uint64_t address, Line& line) {
+    const isa::Insn insn = isa::decode(module.image->bytes_at(LinkAddr(address)), address);
+    if (insn.disp_offset != 0 && insn.flow == isa::Flow::kNone) {
+      line.globals.insert(insn.target);
+    } else {
+      ++line.other_instructions;
+    }
+  }
   static bool is_jump_back(const TruthModule& module, uint64_t address) {
     const isa::Insn insn = isa::decode(module.image->bytes_at(LinkAddr(address)), address);
     return insn.flow == isa::Flow::kJump && insn.target <= address;
@@ -383,16 +396,14 @@ class PlaceJudge {
         const SourceLine key(source_key(at->file), static_cast<uint32_t>(at->line));
         Line& line = lines[key];
         line.counts.insert(instruction.count);
+        note_operand(*module, address, line);
         line.begin = std::min(line.begin, address);
         line.end = std::max(line.end, address);
         const bool only = line.stretches == 0;
         if (before != key) ++line.stretches;
         line.jumps_back = only && is_jump_back(*module, address);
         line.module = m.path;
-        if (only) {
-          const auto range = module->image->unwind_range_at(LinkAddr(address));
-          line.procedure = range ? range->begin : LinkAddr();
-        }
+        if (only) line.procedure = procedure_around(*module->image, LinkAddr(address));
         before = key;
       }
     }
@@ -452,6 +463,9 @@ class PlaceJudge {
       f.record = claims::describe_record(claims_.form, RecordKind::kLine, claim.record);
       compare(judgement_.lines, std::move(f), sum.count,
               static_cast<uint64_t>(*it->second.counts.begin()));
+      if (it->second.only_counts()) {
+        judgement_.confirmed.erase(fmt::format("{}:{}", claim.file, claim.line));
+      }
     }
     if (unclear != 0) {
       judgement_.remarks.push_back(fmt::format(

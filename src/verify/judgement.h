@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "claims/claims.h"
 #include "claims/counts.h"
+#include "elf/image.h"
 #include "verify/code.h"
 
 namespace tally::verify {
@@ -74,8 +76,16 @@ struct Judgement {
   std::vector<Finding> findings;
   std::vector<std::string> remarks;  // what was not judged, and why
   double overlap = -1;               // of shares; negative: none were judged
+  std::set<std::string> confirmed;   // lines and functions with the counts that are claimed
 };
 
 const char* to_string(claims::EdgeRole role);
+
+// Of a line or a function, whichever build it is in; empty: of anything else.
+std::string name_in_source(const Finding& finding);
+
+// Where the procedure around an address begins, by unwind information or else by symbol (Go has no
+// such information); 0: nobody knows.
+LinkAddr procedure_around(const elf::Image& image, LinkAddr address);
 
 }  // namespace tally::verify

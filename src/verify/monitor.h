@@ -46,6 +46,14 @@ namespace tally::verify {
 
 using claims::EdgeRole;
 
+// What a place has to do with signals; the last one counts for most.
+enum class SignalPlace : uint8_t {
+  kSet,        // a handler, as far as the program says
+  kOwn,        // ... whose signal an instruction of the thread caused, or the thread sent itself
+  kSentThere,  // control went on there, for a handler had changed its way back; not of kOwn
+  kHandler,    // began for a signal that came at a time of its own
+};
+
 // What a checker may look at.  Each function is called when the thing has happened; a checker
 // overrides those it wants.
 class Checker {
@@ -71,16 +79,24 @@ class Checker {
   virtual void program_started(pid_t process, const std::string& program) {
     (void)process, (void)program;
   }
+  virtual void signal_place(BlockId block, SignalPlace what) { (void)block, (void)what; }
+  // Behind block_entered: by the handler of a signal that came at a time of its own (from a timer,
+  // another thread or process), or by what that called.
+  virtual void interrupting_block(BlockId block) { (void)block; }
   // A block was cut: `upper` keeps its beginning, and falls into `lower`, which is new.
   virtual void block_split(BlockId upper, BlockId lower) { (void)upper, (void)lower; }
 };
+
+// Whose turn is next, of the threads that wait for one (turns.cpp).
+enum class TurnOrder : uint8_t { kAsTheyCame, kOldestFirst, kYoungestFirst };
 
 struct WatchOptions {
   std::vector<std::string> command;
   bool follow_children = true;
   bool ahead = true;             // emulate plain blocks as a whole
   uint64_t turn_blocks = 20000;  // while other threads wait (turns.cpp)
-  bool deny_rseq = false;        // answer rseq() with ENOSYS, as `tally profile` does
+  TurnOrder turn_order = TurnOrder::kAsTheyCame;
+  bool deny_rseq = false;  // answer rseq() with ENOSYS, as `tally profile` does
   // Instead of surroundings that are alike each time (surroundings.h).
   bool randomize = false;      // addresses
   bool upwards = false;        // memory is placed from below

@@ -46,6 +46,17 @@ bool is_about_threads(const std::string& name) {
   return false;
 }
 
+bool is_about_taking(const std::string& name) {
+  for (const char* begin :
+       {"pthread_mutex_lock", "pthread_mutex_try", "pthread_mutex_timed", "pthread_cond_wait",
+        "pthread_cond_timed", "pthread_rwlock_rd", "pthread_rwlock_wr", "pthread_rwlock_try",
+        "pthread_spin_lock", "pthread_spin_try", "sem_wait", "sem_try", "sem_timed", "mtx_lock",
+        "mtx_try", "cnd_wait"}) {
+    if (name.starts_with(begin)) return true;
+  }
+  return false;
+}
+
 Scheduling::Scheduling(const Truth& truth, const Judgement& judgement) : truth_(truth) {
   for (const auto& [path, module] : truth.modules) {
     if (!module.image) continue;
@@ -57,6 +68,7 @@ Scheduling::Scheduling(const Truth& truth, const Judgement& judgement) : truth_(
   mark_callers();
   mark_under_locks(lockers);
   mark_called(judgement);
+  note_taken();
 }
 
 void Scheduling::mark_by_instructions(const std::string& path, const TruthModule& module) {
@@ -65,6 +77,7 @@ void Scheduling::mark_by_instructions(const std::string& path, const TruthModule
     const LinkAddr at(address);
     const auto bytes = module.image->bytes_at(at);
     if (isa::synchronises(bytes)) {
+      takers_.insert(procedure_at(truth_, path, at));
       mark(procedure_at(truth_, path, at),
            fmt::format("executes `{}`", isa::format(bytes, address)));
       continue;
@@ -114,11 +127,15 @@ void Scheduling::mark_by_calls(const std::string& path, const TruthModule& modul
       const Procedure from = procedure_at(truth_, path, edge.from_begin);
       const Procedure to = procedure_at(truth_, edge.to_module, edge.to);
       if (from == to) continue;
-      if (edge.to_module == path) callers_[to].insert(from);
+      if (edge.to_module == path) {
+        callers_[to].insert(from);
+        callees_[from][to] += edge.count;
+      }
       std::string name = symbol_name(truth_.module(edge.to_module), edge.to);
       // A stub's first call does not lead there by an edge.
       if (name.empty() && edge.to_module == path) name = called_by_stub(*module.image, edge.to);
       if (is_about_threads(name)) mark(from, "calls " + name);
+      if (is_about_taking(name)) takers_.insert(from);
     }
   }
 }
@@ -177,9 +194,56 @@ void Scheduling::mark_called(const Judgement& judgement) {
   }
 }
 
+// Stubs of the linkage table take nothing: who calls them does.
+void Scheduling::note_taken() {
+  for (const auto& [caller, callees] : callees_) {
+    if (takers_.contains(caller)) continue;
+    uint64_t times = 0;
+    const Procedure* taker = nullptr;
+    for (const auto& [callee, count] : callees) {
+      const bool named = !symbol_name(truth_.module(callee.first), LinkAddr(callee.second)).empty();
+      if (!takers_.contains(callee) || !named) continue;
+      times += count;
+      taker = &callee;
+    }
+    if (taker == nullptr) continue;
+    note_below(caller, times,
+               fmt::format("{}, which calls {}, which {}", name_of(truth_, caller),
+                           name_of(truth_, *taker), why_.at(*taker)));
+  }
+}
+
+void Scheduling::note_below(const Procedure& caller, uint64_t times, const std::string& words) {
+  std::vector<Procedure> work = {caller};
+  while (!work.empty()) {
+    const auto callees = callees_.find(work.back());
+    work.pop_back();
+    if (callees == callees_.end()) continue;
+    for (const auto& [callee, count] : callees->second) {
+      Below& below = below_[callee];
+      if (callee == caller || below.times >= times) continue;
+      below = {.times = times, .why = words};
+      work.push_back(callee);
+    }
+  }
+}
+
+std::string Scheduling::why_taken(const Finding& finding) const {
+  const auto found = below_.find(procedure_at(truth_, finding.module, finding.address));
+  if (found == below_.end()) return {};
+  const TruthModule* module = truth_.module(finding.module);
+  const auto first = module->instructions.find(found->first.second);
+  const int64_t entered = first == module->instructions.end() ? 0 : first->second.count;
+  const uint64_t most =
+      std::max({finding.claimed, finding.counted, static_cast<uint64_t>(entered)});
+  if (most > found->second.times) return {};
+  return fmt::format("{} is called below {}; that was handed something {} times",
+                     name_of(truth_, found->first), found->second.why, found->second.times);
+}
+
 std::string Scheduling::why(const Finding& finding) const {
   const auto found = why_.find(procedure_at(truth_, finding.module, finding.address));
-  if (found == why_.end()) return {};
+  if (found == why_.end()) return why_taken(finding);
   return fmt::format("{} {}", name_of(truth_, found->first), found->second);
 }
 

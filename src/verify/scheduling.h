@@ -17,9 +17,14 @@
 // The last rule follows differences, not calls: what a worker computes from its input lies below
 // the loop that waits for input, but is executed as often whoever takes the lock first.
 //
-// Not seen: memory that threads share without any of these, looked at once (a race), or two calls
-// below who holds the lock; whoever reads it can be called wrong.  What the marks rest on is
-// executed code, not the whole of the program.
+// And what threads take from each other (a context out of a pool, used or new) decides far below
+// what is done with it.  Who takes (locks, waits, or executes an atomic instruction), hands it to
+// its caller; whatever that one calls, at whatever depth, may depend on it.  But what is taken once
+// decides once: only counts that are not larger, claimed or counted, than the number of times that
+// caller was handed something are excused so, in procedures that were not entered more often.
+//
+// Not seen: memory that threads share without any of these, looked at once (a race); whoever reads
+// it can be called wrong.  What the marks rest on is executed code, not the whole of the program.
 #pragma once
 
 #include <map>
@@ -31,6 +36,8 @@
 
 namespace tally::verify {
 
+// By its name, a function that lets one thread have what others could: locks and queues.
+bool is_about_taking(const std::string& name);
 // By its name, a function that waits for other threads, or starts and ends them.
 bool is_about_threads(const std::string& name);
 
@@ -47,6 +54,9 @@ class Scheduling {
   void mark_callers();
   void mark_under_locks(const std::set<Procedure>& lockers);
   void mark_called(const Judgement& judgement);
+  void note_taken();
+  void note_below(const Procedure& caller, uint64_t times, const std::string& words);
+  std::string why_taken(const Finding& finding) const;
   bool mark(const Procedure& procedure, const std::string& why) {
     return why_.try_emplace(procedure, why).second;
   }
@@ -54,6 +64,14 @@ class Scheduling {
   const Truth& truth_;
   std::map<Procedure, std::string> why_;
   std::map<Procedure, std::set<Procedure>> callers_;
+  std::map<Procedure, std::map<Procedure, uint64_t>> callees_;  // how often, in the same module
+  std::set<Procedure> takers_;
+  // What is called below who was handed something by a taker: how often that was, most.
+  struct Below {
+    uint64_t times = 0;
+    std::string why;
+  };
+  std::map<Procedure, Below> below_;
 };
 
 }  // namespace tally::verify

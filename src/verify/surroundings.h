@@ -28,6 +28,7 @@ struct Variation {
   bool mappings = false;   // memory that nobody uses
   bool output = false;     // standard output is of another kind
   std::string output_is;   // of this one
+  bool made_by = false;    // the program is the one that made the profile (VerifyOptions)
   size_t attempt = 1;      // how much of that
   size_t run = 1;          // of those that are alike
   // Some systems (valgrind, too) place memory upwards: what lies behind what is other then.

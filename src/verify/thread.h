@@ -28,6 +28,7 @@ struct OpenHandler {
   Position position;
   uint64_t return_address = 0;
   bool trap_blocked = false;
+  bool interrupting = false;  // its signal came at a time of its own
 };
 
 enum class Motion : uint8_t {
@@ -75,11 +76,14 @@ struct Thread {
   BlockId owed = kNoBlock;           // cold: told of as entered already
   BlockId stepped_block = kNoBlock;  // cold: whose last instruction is stepped
   uint64_t lifted = 0;               // the breakpoint taken out for a kSingle
+  uint64_t killed_at = 0;            // where its registers were to be when it was killed
   uint64_t stepped_from = 0;         // kStep: the instruction
   bool stepped_pushf = false;
-  uint64_t returns_to = 0;  // behind a call into the vsyscall page: a breakpoint for that return
-  Position interrupted;     // kHandler: what was
+  uint64_t returns_to = 0;    // behind a call into the vsyscall page: a breakpoint for that return
+  Position interrupted;       // kHandler: what was
+  bool interrupting = false;  // kHandler: the signal came at a time of its own
   std::map<uint64_t, OpenHandler> handlers;  // by the address of the kernel's context
+  bool in_interrupting = false;              // any of them is `interrupting`
   TrapBelief trap;
 };
 

@@ -57,6 +57,7 @@ void Truth::add(const profile::Profile& profile) {
       at += b.instruction_sizes[i];
     }
   }
+  add_handlers(profile);
   for (const profile::Edge& e : profile.edges) {
     const profile::Block& from = profile.blocks[e.from_block];
     const profile::Block& to = profile.blocks[e.to_block];
@@ -69,7 +70,27 @@ void Truth::add(const profile::Profile& profile) {
   }
 }
 
-void Truth::add(const Code& code, const BlockChecker& blocks, const EdgeChecker& edges) {
+// Whether a signal came at a time of its own is not in a profile.
+void Truth::add_handlers(const profile::Profile& profile) {
+  for (const profile::Abnormal& a : profile.abnormal) {
+    if (a.kind != profile::AbnormalKind::kSignalHandler || a.entered == 0) continue;
+    const profile::Block& b = profile.blocks[a.block];
+    const profile::Procedure& procedure = profile.procedures[b.procedure_id];
+    TruthModule& module = modules[profile.modules[procedure.module_id].path];
+    const bool begins = a.detail == "a signal handler begins";
+    module.signal_places.try_emplace(b.address.value(),
+                                     begins ? SignalPlace::kHandler : SignalPlace::kSentThere);
+  }
+}
+
+void Truth::add(const Code& code, const BlockChecker& blocks, const EdgeChecker& edges,
+                const InterruptionChecker& interruptions) {
+  knows_interruptions = true;
+  for (const auto& [id, what] : interruptions.places()) {
+    const CodeBlock& b = code.block(id);
+    if (what == SignalPlace::kOwn) continue;
+    modules[code.module(b.module).path].signal_places[b.begin.value()] = what;
+  }
   for (BlockId id = 0; id < code.block_count(); ++id) {
     const CodeBlock& b = code.block(id);
     if (b.how == BlockEnd::kUnread) continue;
@@ -89,6 +110,8 @@ void Truth::add(const Code& code, const BlockChecker& blocks, const EdgeChecker&
       }
       i.count += count;
       executed += static_cast<uint64_t>(count);
+      const uint64_t interrupting = interruptions.entered(id);
+      if (interrupting != 0) module.interrupting[at.value()] += interrupting;
       at = at + insn.size;
     }
   }

@@ -38,18 +38,23 @@ struct TruthModule {
   std::unordered_map<uint64_t, std::vector<TruthEdge>> by_last;
   std::unordered_map<uint64_t, std::vector<TruthEdge>> by_begin;
   std::unordered_map<uint64_t, uint64_t> arrivals;  // at an instruction by calls, or out of turn
+  std::map<uint64_t, SignalPlace> signal_places;    // but those of signals of its own
+  std::map<uint64_t, uint64_t> interrupting;        // of `instructions`, within such handlers
   std::shared_ptr<elf::Image> image;                // nullptr: no file
 };
 
 struct Truth {
   std::unordered_map<std::string, TruthModule> modules;
   uint64_t executed = 0;
+  bool knows_interruptions = false;
   void add(const profile::Profile& profile);
-  void add(const Code& code, const BlockChecker& blocks, const EdgeChecker& edges);
+  void add(const Code& code, const BlockChecker& blocks, const EdgeChecker& edges,
+           const InterruptionChecker& interruptions);
   const TruthModule* module(const std::string& path) const;
 
  private:
   void add_edge(const std::string& name, TruthEdge edge);
+  void add_handlers(const profile::Profile& profile);
 };
 
 // For following calls: a module and where a procedure begins; stubs of a linkage table are

@@ -27,8 +27,16 @@ unsigned more_mappings(size_t attempt) {
 
 // Threads that take longer or shorter turns meet elsewhere.
 uint64_t turn_blocks(size_t run) {
-  constexpr std::array<uint64_t, 5> kBlocks = {20000, 300, 3000, 1, 50};
+  constexpr std::array<uint64_t, 5> kBlocks = {20000, 300, 1000000, 1, 50};
   return kBlocks[(run - 1) % kBlocks.size()];
+}
+
+// Of a pool that every thread takes from, the first one takes all, and the others nothing.
+TurnOrder turn_order(size_t run) {
+  constexpr std::array<TurnOrder, 5> kOrders = {TurnOrder::kAsTheyCame, TurnOrder::kAsTheyCame,
+                                                TurnOrder::kOldestFirst, TurnOrder::kAsTheyCame,
+                                                TurnOrder::kYoungestFirst};
+  return kOrders[(run - 1) % kOrders.size()];
 }
 
 uint64_t distance(const Finding& f) {
@@ -134,9 +142,10 @@ void find_contradictions(const claims::Claims& claims, Verdict& verdict) {
   }
 }
 
-Truth truth_of(const Code& code, const BlockChecker& entered, const EdgeChecker& edges) {
+Truth truth_of(const Code& code, const BlockChecker& entered, const EdgeChecker& edges,
+               const InterruptionChecker& interruptions) {
   Truth truth;
-  truth.add(code, entered, edges);
+  truth.add(code, entered, edges, interruptions);
   return truth;
 }
 
@@ -158,15 +167,18 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   EdgeChecker edges(code);
   BlockChecker entered(code);
   ProcedureChecker procedures(code);
+  InterruptionChecker interruptions;
   WatchOptions watch_options = options.watch;
   watch_options.turn_blocks = turn_blocks(variation.run);
+  watch_options.turn_order = turn_order(variation.run);
   watch_options.randomize = variation.addresses;
   watch_options.upwards = variation.upwards();
   watch_options.more_mappings = variation.mappings ? more_mappings(variation.attempt) : 0;
   watch_options.choose_cold = [&](uint64_t stops) {
     return coldest(claims, blocks, entered, stops);
   };
-  TRY_ASSIGN(verdict.outcome, watch(watch_options, code, {&edges, &entered, &procedures}));
+  TRY_ASSIGN(verdict.outcome,
+             watch(watch_options, code, {&edges, &entered, &procedures, &interruptions}));
   Judgement& judgement = verdict.judgement;
   TRY(check_builds(claims, code, judgement));
   const bool complete = verdict.outcome.complete;
@@ -178,14 +190,14 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
     entered.judge(claims, blocks, complete, judgement);
     procedures.judge(claims, blocks, edges, entered, complete, judgement);
   } else {
-    const Truth truth = truth_of(code, entered, edges);
+    const Truth truth = truth_of(code, entered, edges, interruptions);
     judge(claims, truth, options.overlap_min, complete, judgement);
   }
   if (watch_options.budget_seconds > 0 && !verdict.outcome.cold_only) {
     judgement.remarks.push_back("budget: not used up; everything was followed");
   }
   if (has_to_explain(verdict)) {
-    verdict.truth = std::make_shared<const Truth>(truth_of(code, entered, edges));
+    verdict.truth = std::make_shared<const Truth>(truth_of(code, entered, edges, interruptions));
   }
   return verdict;
 }
@@ -259,6 +271,7 @@ Result<Verdict> verify(const claims::Claims& claims, const VerifyOptions& option
   Descriptors descriptors(claims);
   const Surroundings surroundings(claims, options.watch.command);
   const auto run = [&](const Variation& variation) {
+    if (variation.made_by) return by_translation(options.made_by->claims, options, variation);
     return options.engine == Engine::kTrap ? by_traps(claims, options, variation)
                                            : by_translation(claims, options, variation);
   };

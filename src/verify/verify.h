@@ -23,6 +23,13 @@ namespace tally::verify {
 
 enum class Engine : uint8_t { kTrap, kTranslate };
 
+// A profiler that is compiled in makes a program of its own, whose addresses are others among
+// themselves.  Whether that one does what its profile says, only a run of it can tell.
+struct MadeBy {
+  std::string program;
+  claims::Claims claims;  // the same, by the addresses of that program
+};
+
 struct VerifyOptions {
   Engine engine = Engine::kTrap;
   WatchOptions watch;
@@ -31,6 +38,7 @@ struct VerifyOptions {
   bool second_run = true;       // to tell what differs from run to run, when anything does
   // How often a program with threads is run, at most, until a count is called wrong.
   unsigned runs_with_threads = 6;
+  std::shared_ptr<const MadeBy> made_by;  // nullptr: not known
   // Told what should be known before a run that may take long.
   std::function<void(const std::string&)> warn;
   // kTranslate: runs `watch.command` under `tally profile` and returns where the profile is.

@@ -60,6 +60,7 @@ void Watcher::enter(Thread& t, BlockId id) {
   t.position = {.block = id};
   ++outcome_.blocks;
   tell([&](Checker& c) { c.block_entered(id); });
+  if (t.in_interrupting) tell([&](Checker& c) { c.interrupting_block(id); });
 }
 
 // The block at `rip`; nothing is told.  Code that may have changed is read anew.
@@ -205,20 +206,29 @@ bool Watcher::emulate_block(Thread& t, isa::Registers& regs, const Mapped*& mapp
   return regs.rip == (b.how == BlockEnd::kFallthrough ? b.end : b.last).value() + mapped->bias;
 }
 
+// A thread may be killed between its stop and this: its end will show it where the stop was, though
+// what was emulated since then has been told.
+void Watcher::put_registers(Thread& t, const user_regs_struct& regs) {
+  if (!t.space->process().set_registers(t.tid, regs)) t.killed_at = regs.rip;
+}
+
 // From where the thread stands as far as no processor is needed, and then lets it go.
 Status Watcher::advance(Thread& t, user_regs_struct& kernel_regs) {
   const bool settled = !t.position.behind_call && !t.position.restarting;
   if (settled && (cold_ || should_turn_cold())) return turn_cold(t, kernel_regs);
+  if (t.in_interrupting) leave_stack(t, kernel_regs.rsp);
   isa::Registers regs = from_kernel(kernel_regs);
   const bool ahead = options_.ahead && is_alone(t);
   if (ahead && nobody_writes(t)) t.space->hold();
   const uint64_t began_at = regs.rip;
   bool changed = false;
   const bool by_processor = emulate(t, regs, ahead, changed);
-  if (!t.space->release()) lose(t, regs.rip, "after stores that could not be written");
+  if (!t.space->release() && t.space->process().try_registers(t.tid, kernel_regs)) {
+    lose(t, regs.rip, "after stores that could not be written");
+  }
   if (by_processor) return opaque(t, regs, kernel_regs);
   to_kernel(regs, kernel_regs);
-  if (changed || regs.rip != began_at) t.space->process().set_registers(t.tid, kernel_regs);
+  if (changed || regs.rip != began_at) put_registers(t, kernel_regs);
   let_go(t, kernel_regs);
   return Ok{};
 }
@@ -268,7 +278,7 @@ bool Watcher::emulate(Thread& t, isa::Registers& regs, bool ahead, bool& changed
 // What only the processor can do: a branch that will fault, an instruction nobody emulates.
 Status Watcher::opaque(Thread& t, const isa::Registers& regs, user_regs_struct& kernel_regs) {
   to_kernel(regs, kernel_regs);
-  t.space->process().set_registers(t.tid, kernel_regs);
+  put_registers(t, kernel_regs);
   std::array<uint8_t, 2> bytes{};
   const bool read = t.space->read(regs.rip, bytes.data(), bytes.size());
   if (read && bytes[0] == 0xf3 && bytes[1] == 0x90) t.space->turns.over = true;  // pause

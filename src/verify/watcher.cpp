@@ -270,6 +270,7 @@ void Watcher::abandon_handler(Thread& t, uint64_t context) {
   if (it == t.handlers.end()) return;
   const OpenHandler h = it->second;
   t.handlers.erase(it);
+  note_interrupting(t);
   const Mapped* mapped = mapped_of(t, h.position.block);
   if (mapped != nullptr) cut_short(h.position, LinkAddr(h.return_address - mapped->bias));
 }
@@ -282,11 +283,13 @@ void Watcher::exiting(Thread& t) {
   user_regs_struct regs{};
   const bool got = t.space->process().try_registers(t.tid, regs);
   if (t.started && !t.in_call && got && t.position.block != kNoBlock) {
+    if (t.killed_at != 0) regs.rip = t.killed_at;
     // Killed on a breakpoint, before its trap was reported: the processor has gone past the byte.
     const Mapped* here = mapped_of(t, t.position.block);
     const bool inside =
         here != nullptr && code_.block(t.position.block).contains(LinkAddr(regs.rip - here->bias));
-    if (!inside && t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1))) --regs.rip;
+    if (!inside && t.killed_at == 0 && t.space->breakpoints.explains_trap(TargetAddr(regs.rip - 1)))
+      --regs.rip;
     if (catch_up(t, regs.rip, true)) {
       const Mapped* mapped = mapped_of(t, t.position.block);
       if (mapped != nullptr) cut_short(t.position, LinkAddr(regs.rip - mapped->bias));
@@ -379,7 +382,7 @@ Status Watcher::signal_stop(Thread& t, const tracee::Event& event) {
       t.space->breakpoints.remove(t.space->process(), TargetAddr(regs.rip));
       t.returns_to = 0;
       follow_return(t, regs.rip);
-      t.space->process().set_registers(t.tid, regs);
+      put_registers(t, regs);
       return advance(t, regs);
     }
     if (!catch_up(t, regs.rip, false)) lose(t, regs.rip, "at a breakpoint");
@@ -402,7 +405,7 @@ Status Watcher::advance_from_breakpoint(Thread& t, user_regs_struct& regs) {
       mapped != nullptr && at == code_.block(t.position.block).last.value() + mapped->bias;
   if (known) return advance(t, regs);
   // The breakpoint is a leftover in the middle of what is a block now: nothing to emulate.
-  t.space->process().set_registers(t.tid, regs);
+  put_registers(t, regs);
   single(t, at, 0);
   return Ok{};
 }
@@ -417,6 +420,7 @@ Status Watcher::deliver(Thread& t, const tracee::Event& event, user_regs_struct&
   const bool handled = (t.space->process().dispositions(t.tid).caught & bit) != 0;
   if (handled) {
     t.interrupted = t.position;
+    t.interrupting = is_interrupting(t, event.info);
     t.motion = Motion::kHandler;
     tracee::resume_for_one_step(t.tid, event.signal);
     return Ok{};
@@ -431,12 +435,15 @@ Status Watcher::deliver(Thread& t, const tracee::Event& event, user_regs_struct&
 
 Status Watcher::handler_entered(Thread& t, user_regs_struct& regs) {
   const uint64_t context = regs.rsp + 8;
-  OpenHandler handler{.position = t.interrupted, .trap_blocked = t.trap.blocked};
+  OpenHandler handler{
+      .position = t.interrupted, .trap_blocked = t.trap.blocked, .interrupting = t.interrupting};
   t.space->read(context + kFrameToPc, &handler.return_address, sizeof handler.return_address);
   abandon_handler(t, context);  // one that was left by siglongjmp had its frame here
   t.handlers[context] = handler;
+  note_interrupting(t);
   unblock_trap(t);
   begin_at(t, regs.rip);
+  note_signal_place(t, handler.interrupting ? SignalPlace::kHandler : SignalPlace::kOwn);
   return advance(t, regs);
 }
 
@@ -451,7 +458,7 @@ Status Watcher::step_done(Thread& t, user_regs_struct& regs) {
   }
   if (regs.eflags & kTrapFlag) {  // `popf` brought it back: it is not the program's own
     regs.eflags &= ~kTrapFlag;
-    t.space->process().set_registers(t.tid, regs);
+    put_registers(t, regs);
   }
   const BlockId id = t.position.block;
   const Mapped* mapped = mapped_of(t, id);

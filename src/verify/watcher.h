@@ -50,6 +50,13 @@ class Watcher {
   Status cold_signal(Thread& t, const tracee::Event& event, user_regs_struct& regs);
   Status adopt_child(Thread& parent, const tracee::Event& event);
 
+  // interrupting.cpp: signals that come at a time of their own
+  static bool is_interrupting(const Thread& t, const siginfo_t& info);
+  static void note_interrupting(Thread& t);
+  static void leave_stack(Thread& t, uint64_t stack_pointer);
+  void note_handler_set(Thread& t);
+  void note_signal_place(Thread& t, SignalPlace what);
+
   // turns.cpp: one thread at a time
   bool takes_turns(const Thread& t) const;
   bool is_alone(const Thread& t) const;
@@ -58,6 +65,7 @@ class Watcher {
   void begin_turn(Turns& turns, pid_t tid);
   void hold(Thread& t, const tracee::Event& event);
   static void drop_held(Turns& turns, Thread& t);
+  tracee::Event next_turn(Turns& turns) const;
   Status give_turns(Space& space);
   Status look_after_turns();
 
@@ -71,11 +79,13 @@ class Watcher {
   void after_trap_call(Thread& t, user_regs_struct& regs);
   void unblock_trap(Thread& t);
   void note_maps(Thread& t);
+  void note(const std::string& words);
   void note_writes(const Thread& t);
 
   // walk.cpp: from block to block
   bool catch_up(Thread& t, uint64_t rip, bool asynchronous);
   void lose(Thread& t, uint64_t rip, const char* where);
+  void put_registers(Thread& t, const user_regs_struct& regs);
   BlockId arrive(Thread& t, uint64_t rip);  // kNoBlock: no code there
   void split(BlockId upper, BlockId lower);
   void begin_at(Thread& t, uint64_t rip);

@@ -3,6 +3,7 @@
 
   addresses      a profile made with random addresses: what depends on them is *environment*
   variables      ... and what depends on a variable more; what shells set is as it was then
+  unwinding      ... in a procedure that nothing but its symbol describes, as Go's
   mappings       a program that reads /proc/self/maps sees Tally's memory under `tally profile`
   order          ... whose memory was placed upwards
   damaged        a wrong count in code that depends on none of it stays *wrong* in all of these
@@ -99,6 +100,15 @@ def variables(program):
     expect(done.status == 0 and verdict["verified"], f"shell: {verdict['findings'][:2]}")
 
 
+def without_unwinding():
+    """The way of short variables was taken twice more; what is tried is a long one more."""
+    program = compile_program("by_variables", "-fno-asynchronous-unwind-tables")
+    more = dict(processes.ENVIRONMENT, SHORT="1", BRIEF="2")
+    file = profile([program], "unwinding", env=more)
+    done, verdict = verify([program], file, "unwinding")
+    not_accused("unwinding", done, verdict, program, "look")
+
+
 def mappings():
     program = compile_program("by_mappings", "-DMAPPINGS", source="by_place")
     file = profile([program], "mappings")
@@ -188,6 +198,7 @@ def main():
     program = compile_program("by_place")
     addresses(program)
     variables(program)
+    without_unwinding()
     mappings()
     order()
     links(program)

@@ -5,17 +5,25 @@
   figure 2       GCC's instrumentation moves the table: gcov's profile is wrong, Tally's is not
   canon_hash     the same with addresses of the heap
   by_time        differences of the program's own are told from those of the profile
+  progress       a terminal shows how much is done
   endless        a budget ends a program that does not end; ^C shows what is known
   hot_threads    with a budget, threads go over to the cold blocks, and lose nothing of them
   by_chance      with threads, runs that agree are no evidence where code looks at other threads
+  by_pool        ... nor what threads take from each other, however far above that is
   seeded         many counts of a program with threads are off: each is found
   by_clock       ... nor where the time or random numbers decide
+  by_signal      ... nor where signals come at a time of their own
+  by_tracer      ... and who looks for a tracer is named
   inlined_twice  a count that gcov loses
   refusals       exit statuses and one line for each kind of bad input
 """
+import glob
+import gzip
 import json
 import os
+import pty
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -103,6 +111,28 @@ def moved_by_instrumentation(name, flags_of):
     raise SystemExit("no padding makes the instrumented program behave otherwise")
 
 
+def made_by(program, covered, label, engine):
+    """What the build that was counted in does itself is excused, a damaged count is not."""
+    maker = "--made-by=" + os.path.join(os.path.dirname(covered), os.path.basename(program))
+    done, verdict = verify(program, covered, label + "-made-by", engine, maker)
+    reasons = {f["reason"] for f in verdict["findings"] if f["kind"] == "line count"}
+    expect(done.status == 1 and reasons == {"environment"}, f"{label}, made by: {reasons}")
+    if "canon_hash" in label:  # whose counts depend on addresses in any run
+        return
+    with gzip.open(covered) as f:
+        whole = json.load(f)
+    place = verdict["findings"][0]["where"].rsplit(":", 1)[1]
+    for line in whole["files"][0]["lines"]:
+        if line["line_number"] == int(place):
+            line["count"] += 1
+    damaged_file = os.path.join(WORK, label + ".gcov.json")
+    with open(damaged_file, "w", encoding="utf-8") as f:
+        json.dump(whole, f)
+    done, verdict = verify(program, damaged_file, label + "-damaged", engine, maker)
+    wrong = [f["where"] for f in verdict["findings"] if f["reason"] == "wrong"]
+    expect(any(w.endswith(":" + place) for w in wrong), f"{label}, damaged {place}: {wrong}")
+
+
 def shifted(name, flags_of):
     program, covered = moved_by_instrumentation(name, flags_of)
     for engine in ("trap", "translate"):
@@ -112,6 +142,11 @@ def shifted(name, flags_of):
         expect(verdict and verdict["lines"]["judged"] > 3, f"{label}: few lines judged")
         wrong = [f for f in verdict["findings"] if f["kind"] == "line count"] if verdict else []
         expect(wrong, f"{label}: no line is wrong")
+        folder = os.path.dirname(covered)
+        data = [os.stat(f).st_mtime_ns for f in sorted(glob.glob(folder + "/*.gcda"))]
+        made_by(program, covered, label, "--engine=" + engine)
+        now = [os.stat(f).st_mtime_ns for f in sorted(glob.glob(folder + "/*.gcda"))]
+        expect(data and data == now, f"{label}: the counts on the disk have changed")
     file = os.path.join(WORK, name + ".tally")
     profile(program, file)
     for engine in ("trap", "translate"):
@@ -154,6 +189,30 @@ def without_end():
     with open(result, encoding="utf-8") as f:
         verdict = json.load(f)
     expect(verdict["why_incomplete"] == "interrupted", "^C: " + verdict.get("why_incomplete", ""))
+
+
+def progress():
+    """On a terminal: which share of the run is done, and how long the rest takes."""
+    program = compile_program("busy")
+    file = os.path.join(WORK, "busy.tally")
+    profile(program, file)
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([TALLY, "verify", "--profile=" + file, "--", program], cwd=WORK,
+                             stderr=theirs, stdout=subprocess.DEVNULL,
+                             env=processes.ENVIRONMENT)
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            said += os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(ours)
+    expect(child.wait(60) == 0, f"progress: status {child.returncode}: {said[-300:]}")
+    shares = [float(s) for s in re.findall(rb"([0-9.]+)% of the run, [0-9]+ s, about [0-9]+ s left",
+                                           said)]
+    expect(len(shares) > 1 and shares == sorted(shares) and 1 < shares[-1] <= 100,
+           f"progress: {shares} {said[-300:]}")
 
 
 def budget(program, file):
@@ -228,6 +287,28 @@ def by_chance():
         expect([r for r, _ in got] == ["unexplained"], f"{engine}, once: {got}")
 
 
+def by_pool():
+    """What is done with what was taken depends on who took it, but not for each byte."""
+    program = compile_program("by_pool", "-O1", "-pthread")
+    file = os.path.join(WORK, "by_pool.tally")
+    profile(program, file)
+    edges = plain_edges(file, program)
+    ranges = ranges_of(program)
+    for procedure, wanted in (("clear", "scheduling"), ("compute", "wrong")):
+        begin, end = ranges[procedure]
+        own = [e for e in edges if all(begin <= int(a, 16) < end for a in e)]
+        changed = dict(edges)
+        changed[max(own, key=edges.get)] += 1
+        for engine in ("trap", "translate"):
+            label = f"by_pool-{procedure}-{engine}"
+            done, verdict = verify(program, write_plain(changed, label), label, "--runs=3",
+                                   "--engine=" + engine)
+            got = [(f["name"], f["reason"]) for f in verdict["findings"]]
+            expect(done.status == 1 and got == [(procedure, wanted)], f"{label}: {got}")
+            said = "is called below worker, which calls" in verdict["findings"][0]["evidence"]
+            expect(said == (wanted == "scheduling"), f"{label}: {verdict['findings'][0]}")
+
+
 def seeded_with_threads():
     """Many counts of a program with threads are off at once, by a seed: each is found."""
     program, edges, ranges = rarely("seeded")
@@ -284,6 +365,53 @@ def by_clock():
         expect("clock_gettime" in said, f"{label}: {said}")
 
 
+def never_taken(program, procedure):
+    """Where the first branch of a procedure that is never entered would go on."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=" + procedure,
+                           program], check=True, capture_output=True, text=True).stdout
+    rows = [line.split() for line in text.splitlines() if line.startswith("  4")]
+    branch = next(i for i, row in enumerate(rows) if row[1].startswith("j"))
+    return tuple("0x" + rows[i][0].rstrip(":") for i in (0, branch + 1))
+
+
+def by_signal():
+    """What a timer's handler does need not be as often; what the program signals to itself is."""
+    program = compile_program("by_signal", "-O1")
+    file = os.path.join(WORK, "by_signal.tally")
+    profile(program, file)
+    edges = plain_edges(file, program)
+    ranges = ranges_of(program)
+
+    def hottest(procedure):
+        begin, end = ranges[procedure]
+        own = [e for e in edges if all(begin <= int(a, 16) < end for a in e)]
+        return max(own, key=edges.get)
+
+    def reasons(label, edge, delta, *options):
+        changed = dict(edges)
+        changed[edge] = changed.get(edge, 0) + delta
+        done, verdict = verify(program, write_plain(changed, label), label, *options)
+        expect(done.status == 1, f"{label}: {done.end()}")
+        return [(f["reason"], f["evidence"]) for f in verdict["findings"]]
+
+    # The loop of `tick` is executed 5 times by the handler, 100 times by others.
+    wanted = (("alarmed", 1, "nondeterministic"), ("tick", 50, "nondeterministic"),
+              ("tick", -5, "nondeterministic"), ("tick", -6, "wrong"), ("own", 1, "wrong"),
+              ("work", 1, "wrong"))
+    for procedure, delta, reason in wanted:
+        label = f"by_signal-{procedure}{delta:+}"
+        got = reasons(label, hottest(procedure), delta, "--engine=trap")
+        expect([r for r, _ in got] == [reason], f"{label}: {got}")
+        said = reason == "wrong" or "a signal that comes at a time of its own" in got[0][1]
+        expect(said, f"{label}: {got}")
+    got = reasons("by_signal-told", never_taken(program, "told"), 2, "--engine=trap")
+    expect([r for r, _ in got] == ["nondeterministic"], f"by_signal-told: {got}")
+    for procedure, reason in (("alarmed", "nondeterministic"), ("work", "wrong")):
+        label = f"by_signal-{procedure}-translate"
+        got = reasons(label, hottest(procedure), 1, "--engine=translate")
+        expect([r for r, _ in got] == [reason], f"{label}: {got}")
+
+
 def inlined_twice():
     """gcov loses a line's count to a copy of it that is never executed."""
     program = compile_program("inlined_twice")
@@ -295,6 +423,16 @@ def inlined_twice():
         got = [(f["where"].rsplit(":", 1)[-1], f["claimed"], f["counted"], f["reason"])
                for f in verdict["findings"]]
         expect(done.status == 1 and got == [(str(line), 0, 46, "wrong")], f"{engine}: {got}")
+
+
+def by_tracer():
+    """A program that does something else when traced: the report names it."""
+    program = compile_program("by_tracer", "-O1")
+    begin = hex(ranges_of(program)["main"][0])
+    claimed = write_plain({(begin, begin): 1}, "by_tracer")
+    done, verdict = verify(program, claimed, "by_tracer", "--engine=trap")
+    expect(done.status == 1 and any("sees that it is traced" in n for n in verdict["notes"]),
+           f"by_tracer: {done.end()} {verdict['notes']}")
 
 
 def refusals(program, file):
@@ -336,9 +474,13 @@ def main():
     shifted("figure2", [()] + [(f"-DPAD={n * 64}",) for n in range(1, 30)])
     shifted("canon_hash", [(f"-DPAD={n * 256}",) for n in range(1, 20)])
     by_itself()
+    progress()
     by_chance()
+    by_pool()
     seeded_with_threads()
     by_clock()
+    by_signal()
+    by_tracer()
     inlined_twice()
     without_end()
     budget_with_threads()

@@ -42,6 +42,14 @@ TEST(Scheduling, Names) {
   EXPECT_FALSE(is_about_threads(""));
 }
 
+TEST(Scheduling, Taking) {
+  EXPECT_TRUE(is_about_taking("pthread_mutex_trylock"));
+  EXPECT_TRUE(is_about_taking("sem_wait"));
+  EXPECT_FALSE(is_about_taking("pthread_mutex_unlock"));
+  EXPECT_FALSE(is_about_taking("pthread_create"));
+  EXPECT_FALSE(is_about_taking("read"));
+}
+
 TEST(Clocks, Instructions) {
   const auto reads = [](std::initializer_list<uint8_t> bytes) {
     const std::vector<uint8_t> code(bytes);
