@@ -19,6 +19,7 @@
 
 #include "claims/read.h"
 #include "cli/time_option.h"
+#include "profile/file.h"
 #include "report/output.h"
 #include "tracee/program.h"
 #include "verify/verify.h"
@@ -86,9 +87,46 @@ void end_translation(pid_t pid, int asked) {
   kill(pid, kSignals[std::min<size_t>(static_cast<size_t>(asked), kSignals.size() - 1)]);
 }
 
+// Standard error, if it is a terminal, by a descriptor of its own: while the program is run again,
+// standard error is another one.  -1: it is none.
+int terminal_for_progress() {
+  return isatty(2) == 0 ? -1 : fcntl(2, F_DUPFD_CLOEXEC, 10);
+}
+
+// Translation cannot be looked at while it runs: what is known is how long a run takes, from the
+// one before, or, of our own profiles, from the profile's.
+class TranslationProgress {
+ public:
+  explicit TranslationProgress(double run_seconds)
+      : terminal_(terminal_for_progress()), run_seconds_(run_seconds) {}
+  bool shows() const { return terminal_ >= 0; }
+  void tick(double seconds) {
+    if (!shows() || seconds < next_seconds_) return;
+    next_seconds_ = seconds + 0.5;
+    if (run_seconds_ <= seconds) {
+      dprintf(terminal_, "\r\033[Ktally: translated run %u, %.0f s", run_, seconds);
+    } else {
+      dprintf(terminal_, "\r\033[Ktally: translated run %u, about %.0f%%, %.0f s, %.0f s left",
+              run_, 100 * seconds / run_seconds_, seconds, run_seconds_ - seconds);
+    }
+  }
+  void ended(double seconds) {
+    ++run_;
+    run_seconds_ = seconds;
+    next_seconds_ = 0;
+  }
+
+ private:
+  int terminal_;
+  double run_seconds_;
+  double next_seconds_ = 0;
+  unsigned run_ = 1;
+};
+
 // Waits for the child; on ^C asks it to end, and every two seconds more firmly.
-int wait_for_translation(pid_t pid) {
+int wait_for_translation(pid_t pid, TranslationProgress& progress) {
   using Clock = std::chrono::steady_clock;
+  const Clock::time_point began = Clock::now();
   constexpr auto kPatience = std::chrono::seconds(2);
   std::optional<Clock::time_point> last;
   int asked = 0;
@@ -98,6 +136,7 @@ int wait_for_translation(pid_t pid) {
       end_translation(pid, asked++);
       last = Clock::now();
     }
+    progress.tick(std::chrono::duration<double>(Clock::now() - began).count());
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return status;
@@ -126,7 +165,7 @@ Status read_maker(const Options& options, claims::ReadOptions read,
 // Our own engine, as a child: `tally profile` with the same command.
 Result<std::string> translate(const std::string& file, const std::vector<std::string>& command,
                               const std::string& children, const verify::Variation& variation,
-                              verify::Outcome& outcome) {
+                              TranslationProgress& progress, verify::Outcome& outcome) {
   std::vector<std::string> line = {"/proc/self/exe",         "profile", "-o", file,
                                    "--children=" + children, "--"};
   line.insert(line.end(), command.begin(), command.end());
@@ -145,8 +184,9 @@ Result<std::string> translate(const std::string& file, const std::vector<std::st
     execv(arguments[0], arguments.data());
     _exit(125);
   }
-  const int status = wait_for_translation(pid);
+  const int status = wait_for_translation(pid, progress);
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  progress.ended(outcome.seconds);
   outcome.exited = WIFEXITED(status);
   outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -185,11 +225,9 @@ Status write_report(const Options& options, const std::string& text) {
 
 // On a terminal: which share of the claimed executions is done, and how long the rest may take.
 void read_progress(const claims::Claims& claims, verify::WatchOptions& watch) {
-  if (isatty(2) == 0) return;
   double total = 0;
   for (const claims::BlockClaim& b : claims.blocks) total += static_cast<double>(b.count);
-  // Standard error is another one while the program is run again.
-  const int terminal = fcntl(2, F_DUPFD_CLOEXEC, 10);
+  const int terminal = terminal_for_progress();
   if (terminal < 0) return;
   watch.progress = [total, terminal](uint64_t blocks, double seconds) {
     const double share = total > 0 ? static_cast<double>(blocks) / total : 0;
@@ -201,6 +239,15 @@ void read_progress(const claims::Claims& claims, verify::WatchOptions& watch) {
               seconds, seconds / share - seconds);
     }
   };
+}
+
+// How long the profile's own run took; 0: it does not say.
+Result<double> profiled_seconds(const Options& options, claims::Form form) {
+  if (form != claims::Form::kTally) return 0.0;
+  TRY_ASSIGN(const profile::Reader reader, profile::Reader::open(options.profile));
+  double longest = 0;
+  for (const profile::Run& r : reader.runs()) longest = std::max(longest, r.wall_seconds);
+  return longest;
 }
 
 Status run(const Options& options, const std::vector<std::string>& command,
@@ -250,14 +297,19 @@ Status run(const Options& options, const std::vector<std::string>& command,
   verify_options.warn = [](const std::string& words) {
     std::fprintf(stderr, "tally: %s\n", words.c_str());
   };
+  TRY_ASSIGN(const double seconds, profiled_seconds(options, claims.form));
+  TranslationProgress translation_progress(seconds);
   verify_options.translate = [&](const verify::Variation& variation, verify::Outcome& ended) {
     std::vector<std::string> line = command;
     if (variation.made_by) line[0] = options.made_by;
-    return translate(scratch.file(), line, options.children, variation, ended);
+    return translate(scratch.file(), line, options.children, variation, translation_progress,
+                     ended);
   };
   watch_for_interrupt();
   TRY_ASSIGN(const verify::Verdict verdict, verify::verify(claims, verify_options));
-  if (verify_options.watch.progress) std::fprintf(stderr, "\r\033[K");
+  if (verify_options.watch.progress || translation_progress.shows()) {
+    std::fprintf(stderr, "\r\033[K");
+  }
   TRY(write_report(options, options.format == "json"
                                 ? verify::render_json(claims, verdict)
                                 : verify::render_text(claims, verdict, options.top)));

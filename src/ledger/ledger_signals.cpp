@@ -27,7 +27,7 @@ void Ledger::handler_entered(uint32_t slot, const Interruption& interruption, Bl
   }
   keep_interruptions(slot);
   if (handler.valid()) {
-    enter_block(handler, AbnormalKind::kSignalHandler, "a signal handler begins");
+    enter_block(handler, AbnormalKind::kSignalHandler, profile::kHandlerBegins);
     keep_where(slot, handler);
   }
 }

@@ -130,6 +130,10 @@ enum class AbnormalKind : uint8_t {
 };
 const char* to_string(AbnormalKind kind);
 
+// `Abnormal::detail` of a handler's first block; the other kSignalHandler are where one returned or
+// made its thread go on.
+inline constexpr const char* kHandlerBegins = "a signal handler begins";
+
 // One term of a block's balance that no edge explains.
 struct Abnormal {
   uint32_t block = 0;

@@ -220,9 +220,11 @@ std::string name_in_source(const Finding& finding) {
 }
 
 LinkAddr procedure_around(const elf::Image& image, LinkAddr address) {
-  if (const auto range = image.unwind_range_at(address)) return range->begin;
-  const elf::Symbol* symbol = image.symbol_at(address);
-  return symbol == nullptr ? LinkAddr() : symbol->range.begin;
+  // One record of .eh_frame describes the whole linkage table; each stub is for itself.
+  if (image.linkage_table_at(address) != nullptr) return address;
+  if (const elf::Symbol* symbol = image.symbol_at(address)) return symbol->range.begin;
+  const auto range = image.unwind_range_at(address);
+  return range ? range->begin : LinkAddr();
 }
 
 void InterruptionChecker::block_split(BlockId upper, BlockId lower) {

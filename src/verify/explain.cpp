@@ -209,9 +209,15 @@ void run_elsewhere(const VerifyOptions& options, const Descriptors& descriptors,
 }
 
 // What the build that the profile was taken of executes as often as claimed, or now so, now so.
+// Two functions of one name (`static` ones of different files) are not told apart: nothing is said
+// of them.
 bool excuse_by_maker(const Verdict& another, std::map<std::string, uint64_t>& before,
                      Judgement& judgement) {
   std::set<std::string> differs;
+  const auto is_one = [&](const std::string& name) {
+    const auto it = another.judgement.named.find(name);
+    return it != another.judgement.named.end() && it->second == 1;
+  };
   for (const Finding& f : another.judgement.findings) {
     const std::string name = name_in_source(f);
     const auto [it, is_first] = before.try_emplace(name, f.counted);
@@ -219,9 +225,8 @@ bool excuse_by_maker(const Verdict& another, std::map<std::string, uint64_t>& be
   }
   for (Finding& f : judgement.findings) {
     const std::string name = name_in_source(f);
-    if (!accuses(f) || (!another.judgement.confirmed.contains(name) && !differs.contains(name))) {
-      continue;
-    }
+    if (!accuses(f) || !is_one(name)) continue;
+    if (!another.judgement.confirmed.contains(name) && !differs.contains(name)) continue;
     f.reason = Reason::kEnvironment;
     f.evidence = differs.contains(name)
                      ? "two runs of the program that the profile was taken of differ there"

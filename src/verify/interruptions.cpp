@@ -25,8 +25,12 @@ void Interruptions::mark_handlers() {
     for (const auto& [address, what] : module.signal_places) {
       const bool sent = what == SignalPlace::kSentThere;
       const Procedure procedure = procedure_at(truth_, path, LinkAddr(address));
-      const std::string words =
+      std::string words =
           (sent ? "began where a handler led of " : "is a handler of ") + std::string(kAtATime);
+      if (!truth_.knows_interruptions) {
+        words = std::string(sent ? "began where a signal's handler led" : "is a signal's handler") +
+                ", and what sent the signal is not known";
+      }
       marks_.try_emplace(procedure, Mark{.why = words, .any_count = sent});
     }
   }

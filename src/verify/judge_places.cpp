@@ -60,10 +60,10 @@ class PlaceJudge {
   void compare(Tally& tally, Finding&& f, uint64_t claimed, uint64_t counted) {
     ++tally.judged;
     tally.executions += counted;
+    const std::string name = name_in_source(f);
+    if (!name.empty()) ++judgement_.named[name];
     if (!differs(claimed, counted, complete_)) {
-      if (const std::string name = name_in_source(f); !name.empty()) {
-        judgement_.confirmed.insert(name);
-      }
+      if (!name.empty()) judgement_.confirmed.insert(name);
       return;
     }
     ++tally.wrong;

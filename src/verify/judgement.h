@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -74,9 +75,10 @@ struct Tally {
 struct Judgement {
   Tally edges, blocks, procedures, calls, instructions, lines;
   std::vector<Finding> findings;
-  std::vector<std::string> remarks;  // what was not judged, and why
-  double overlap = -1;               // of shares; negative: none were judged
-  std::set<std::string> confirmed;   // lines and functions with the counts that are claimed
+  std::vector<std::string> remarks;       // what was not judged, and why
+  double overlap = -1;                    // of shares; negative: none were judged
+  std::set<std::string> confirmed;        // lines and functions with the counts that are claimed
+  std::map<std::string, unsigned> named;  // how many that were judged have this name
 };
 
 const char* to_string(claims::EdgeRole role);
@@ -84,8 +86,8 @@ const char* to_string(claims::EdgeRole role);
 // Of a line or a function, whichever build it is in; empty: of anything else.
 std::string name_in_source(const Finding& finding);
 
-// Where the procedure around an address begins, by unwind information or else by symbol (Go has no
-// such information); 0: nobody knows.
+// Where the procedure around an address begins, by symbol (Go has no unwind information) or else by
+// unwind information; a stub of a linkage table is a procedure.  0: nobody knows.
 LinkAddr procedure_around(const elf::Image& image, LinkAddr address);
 
 }  // namespace tally::verify

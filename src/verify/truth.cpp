@@ -77,7 +77,7 @@ void Truth::add_handlers(const profile::Profile& profile) {
     const profile::Block& b = profile.blocks[a.block];
     const profile::Procedure& procedure = profile.procedures[b.procedure_id];
     TruthModule& module = modules[profile.modules[procedure.module_id].path];
-    const bool begins = a.detail == "a signal handler begins";
+    const bool begins = a.detail == profile::kHandlerBegins;
     module.signal_places.try_emplace(b.address.value(),
                                      begins ? SignalPlace::kHandler : SignalPlace::kSentThere);
   }
@@ -137,12 +137,8 @@ std::string symbol_name(const TruthModule* module, LinkAddr address) {
 Procedure procedure_at(const Truth& truth, const std::string& path, LinkAddr address) {
   const TruthModule* module = truth.module(path);
   if (module == nullptr || !module->image) return {path, address.value()};
-  // One record of .eh_frame describes the whole linkage table; each stub is for itself.
-  if (module->image->linkage_table_at(address) != nullptr) return {path, address.value()};
-  const elf::Symbol* symbol = module->image->symbol_at(address);
-  if (symbol != nullptr) return {path, symbol->range.begin.value()};
-  const auto range = module->image->unwind_range_at(address);
-  return {path, range ? range->begin.value() : address.value()};
+  const LinkAddr begin = procedure_around(*module->image, address);
+  return {path, begin == LinkAddr() ? address.value() : begin.value()};
 }
 
 std::string name_of(const Truth& truth, const Procedure& procedure) {
