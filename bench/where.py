@@ -52,8 +52,8 @@ def samples(data, fields="comm,ip,dso"):
                           text=True, check=True).stdout.splitlines()
 
 
-def sort_samples(lines, code_map):
-    """Counts samples by kind of code, and by piece of the code cache."""
+def sort_samples(lines, code_map, monitor):
+    """Counts samples by kind of code, and by piece of the code cache; `monitor`: Tally's name."""
     pieces = sorted((int(b, 16), int(e, 16), kind, original) for b, e, kind, original in
                     (line.split() for line in code_map.read_text().splitlines()))
     begins = [piece[0] for piece in pieces]
@@ -65,7 +65,7 @@ def sort_samples(lines, code_map):
             continue
         ip = int(address, 16)
         if "memfd:tally" not in line:
-            kinds["monitor" if fields[0] == "tally" else "kernel or other"] += 1
+            kinds["monitor" if fields[0] == monitor else "kernel or other"] += 1
             continue
         at = bisect.bisect_right(begins, ip) - 1
         if at >= 0 and pieces[at][0] <= ip < pieces[at][1]:
@@ -81,7 +81,7 @@ def sample_tally(options, folder, command, environment, stdin=None):
     record(data, [options.tally, "profile", "-o", folder / "out.tally",
                   f"--placement={options.placement}", "--", *command],
            dict(environment, TALLY_CODE_MAP=str(code_map)), stdin)
-    return sort_samples(samples(data), code_map)
+    return sort_samples(samples(data), code_map, pathlib.Path(options.tally).name[:15])
 
 
 def one_program(options, folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""BOLT's instrumentation moves the heap: `canon_hash` then walks other chains, and its profile is of
-another run than the unmodified program's; `tally verify` says so by both engines and blames the
+"""BOLT's instrumentation moves the heap: `canon_hash` then walks other chains, and its profile is
+of another run than the unmodified program's; `tally verify` says so by both engines and blames the
 surroundings.  The table of `figure2` stays where it is: BOLT's profile of it is verified."""
 import pathlib
 import shutil
