@@ -87,16 +87,12 @@ class Checker {
   virtual void block_split(BlockId upper, BlockId lower) { (void)upper, (void)lower; }
 };
 
-// Whose turn is next, of the threads that wait for one (turns.cpp).
-enum class TurnOrder : uint8_t { kAsTheyCame, kOldestFirst, kYoungestFirst };
-
 struct WatchOptions {
   std::vector<std::string> command;
   bool follow_children = true;
   bool ahead = true;             // emulate plain blocks as a whole
   uint64_t turn_blocks = 20000;  // while other threads wait (turns.cpp)
-  TurnOrder turn_order = TurnOrder::kAsTheyCame;
-  bool deny_rseq = false;  // answer rseq() with ENOSYS, as `tally profile` does
+  bool deny_rseq = false;        // answer rseq() with ENOSYS, as `tally profile` does
   // Instead of surroundings that are alike each time (surroundings.h).
   bool randomize = false;      // addresses
   bool upwards = false;        // memory is placed from below

@@ -28,7 +28,6 @@ struct Turns {
   std::deque<tracee::Event> waiting;  // events of threads that are held
   uint64_t blocks_before = 0;         // executed when the turn began
   bool over = false;                  // it waits for another one
-  uint64_t given = 0;                 // turns
   uint64_t reports = 0;
   uint64_t reports_seen = 0;  // when it was looked after last
 };

@@ -138,23 +138,6 @@ void Watcher::drop_held(Turns& turns, Thread& t) {
   std::erase_if(turns.waiting, [&](const tracee::Event& e) { return e.tid == t.tid; });
 }
 
-// Out of those that wait.  Now and then it is who has waited longest, whatever the order: the first
-// may spin until another one has done something.
-tracee::Event Watcher::next_turn(Turns& turns) const {
-  constexpr uint64_t kPatience = 64;  // turns
-  const bool in_order = options_.turn_order != TurnOrder::kAsTheyCame;
-  auto chosen = turns.waiting.begin();
-  if (in_order && ++turns.given % kPatience != 0) {
-    const bool oldest = options_.turn_order == TurnOrder::kOldestFirst;
-    const auto by_age = [](const auto& a, const auto& b) { return a.tid < b.tid; };
-    chosen = oldest ? std::ranges::min_element(turns.waiting, by_age)
-                    : std::ranges::max_element(turns.waiting, by_age);
-  }
-  const tracee::Event event = *chosen;
-  turns.waiting.erase(chosen);
-  return event;
-}
-
 // Ends the turn of who does not execute any more, and gives the next ones theirs.
 Status Watcher::give_turns(Space& space) {
   Turns& turns = space.turns;
@@ -165,7 +148,8 @@ Status Watcher::give_turns(Space& space) {
                           !runner->second.listening && takes_turns(runner->second);
     if (!executes) turns.runner = 0;
     if (turns.runner != 0 || turns.waiting.empty()) return Ok{};
-    const tracee::Event event = next_turn(turns);
+    const tracee::Event event = turns.waiting.front();
+    turns.waiting.pop_front();
     const auto next = threads_.find(event.tid);
     if (next == threads_.end() || next->second.space.get() != &space) continue;
     next->second.held = false;

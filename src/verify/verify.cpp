@@ -27,16 +27,8 @@ unsigned more_mappings(size_t attempt) {
 
 // Threads that take longer or shorter turns meet elsewhere.
 uint64_t turn_blocks(size_t run) {
-  constexpr std::array<uint64_t, 5> kBlocks = {20000, 300, 1000000, 1, 50};
+  constexpr std::array<uint64_t, 5> kBlocks = {20000, 300, 3000, 1, 50};
   return kBlocks[(run - 1) % kBlocks.size()];
-}
-
-// Of a pool that every thread takes from, the first one takes all, and the others nothing.
-TurnOrder turn_order(size_t run) {
-  constexpr std::array<TurnOrder, 5> kOrders = {TurnOrder::kAsTheyCame, TurnOrder::kAsTheyCame,
-                                                TurnOrder::kOldestFirst, TurnOrder::kAsTheyCame,
-                                                TurnOrder::kYoungestFirst};
-  return kOrders[(run - 1) % kOrders.size()];
 }
 
 uint64_t distance(const Finding& f) {
@@ -170,7 +162,6 @@ Result<Verdict> by_traps(const claims::Claims& claims, const VerifyOptions& opti
   InterruptionChecker interruptions;
   WatchOptions watch_options = options.watch;
   watch_options.turn_blocks = turn_blocks(variation.run);
-  watch_options.turn_order = turn_order(variation.run);
   watch_options.randomize = variation.addresses;
   watch_options.upwards = variation.upwards();
   watch_options.more_mappings = variation.mappings ? more_mappings(variation.attempt) : 0;

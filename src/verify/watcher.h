@@ -65,7 +65,6 @@ class Watcher {
   void begin_turn(Turns& turns, pid_t tid);
   void hold(Thread& t, const tracee::Event& event);
   static void drop_held(Turns& turns, Thread& t);
-  tracee::Event next_turn(Turns& turns) const;
   Status give_turns(Space& space);
   Status look_after_turns();
 
