@@ -285,6 +285,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   request.gateways = area.gateway.entries;
   request.compare = compare_;
   request.returns = returns_form_;
+  request.unspilled = optimizations_.has(Optimization::kUnspilled);
   request.flags_assumed_live = flags_assumed_live();
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;
@@ -313,6 +314,12 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   return Ok{};
 }
 
+// A jump that needs what made the flags in front of it is not entered behind that.
+bool CodeCache::may_begin_at(BlockRef ref) const {
+  const Unspilled* jump = units_[ref.unit]->code.unspilled_at(ref.block);
+  return jump == nullptr || ref.insn <= jump->flags.insn;
+}
+
 BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {
   for (const uint32_t id : candidates) {
     const Unit& unit = *units_[id];
@@ -328,7 +335,8 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
       if (offset >= it->offset + it->size_bytes) continue;
       uint32_t at = it->offset;
       for (uint32_t i = 0; i < it->insn_count && at <= offset; ++i) {
-        if (at == offset) return {id, static_cast<uint32_t>(it - p.blocks.begin()), i};
+        const auto block = static_cast<uint32_t>(it - p.blocks.begin());
+        if (at == offset) return may_begin_at({id, block, i}) ? BlockRef{id, block, i} : BlockRef{};
         at += unit.insn_sizes[it->first_insn + i];
       }
     }

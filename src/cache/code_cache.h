@@ -251,6 +251,7 @@ class CodeCache : public Translated {
   // The instruction in the middle of a translated block, if the address is one; only units in
   // `candidates` are looked at.
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
+  bool may_begin_at(BlockRef ref) const;
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
     return by_range_.meeting(module.id, range);

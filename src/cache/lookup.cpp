@@ -321,9 +321,15 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
-        return emit_stub(as, target.value(), counted(pair.counter), flags_at(to),
-                         destination.entry_of(to), state.site.miss_stub, compare_,
-                         inside ? Whereabouts{} : whereabouts(to, !state.site.call));
+        const Whereabouts at = inside ? Whereabouts{} : whereabouts(to, !state.site.call);
+        const CacheAddr entry = destination.entry_of(to);
+        const CacheAddr next = state.site.miss_stub;
+        const uint32_t counter = counted(pair.counter);
+        if (const auto& jump = state.site.unspilled) {
+          return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump,
+                                     at);
+        }
+        return emit_stub(as, target.value(), counter, flags_at(to), entry, next, compare_, at);
       });
   stats_.pairs += 1;
   if (destination.replaceable) {
@@ -408,10 +414,11 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
 
 void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
   const uint32_t table = region_.tables_base() + state.table_offset;
+  const unsigned reg = state.site.unspilled ? state.site.unspilled->reg : kDispatchRegister;
   if (state.site.room_bytes != 0 && state.hash != HashKind::kBits0to7) {
     const CacheAddr begin = state.site.field + 4;
     isa::Assembler as(region_.code(begin), state.site.room_bytes, begin);
-    emit_hash_dispatch(as, state.hash, table);
+    emit_hash_dispatch(as, state.hash, table, reg);
     CHECK(!as.overflowed()) << "a dispatch longer than its room";
     erase_jmp(state.site.field);
     return;
@@ -419,7 +426,7 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
   Area& area = *units_[state.unit]->area;
   set_branch(state.site.field,
              emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
-                        [&](auto& as) { return emit_hash_dispatch(as, state.hash, table); }));
+                        [&](auto& as) { return emit_hash_dispatch(as, state.hash, table, reg); }));
 }
 
 // ---- unmapping ---------------------------------------------------------------------------------

@@ -203,9 +203,16 @@ std::optional<Signals::Point> Signals::point_of_fault(const user_regs_struct& re
     point.original.rip = end_of(ref).value();
     return point;
   }
-  // Inside the sequence of a branch: it keeps rcx first and has changed nothing else.
+  // Inside the sequence of a branch: it keeps rcx, or where it goes to, first and has changed
+  // nothing else.
   point.original.rip = point.position.pc.value();
-  point.original.rcx = tcb_u64(slot, tcb::kSpillRcx);
+  if (const auto* jump = cache_.unit(ref.unit).code.unspilled_at(ref.block)) {
+    unsigned long long* by_code[] = {&point.original.rax, &point.original.rcx, &point.original.rdx,
+                                     &point.original.rbx};
+    *by_code[jump->reg] = tcb_u64(slot, tcb::kTarget);
+  } else {
+    point.original.rcx = tcb_u64(slot, tcb::kSpillRcx);
+  }
   point.resume = copy_of(ref, point.position.done);
   return point;
 }

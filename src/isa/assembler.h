@@ -59,12 +59,19 @@ class Assembler {
   // ---- registers -----------------------------------------------------------------------------
   void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
   void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
-  void lea_ecx_rcx_times8() { raw(0x8d, 0x0c, 0xcd), u32(0); }
-  void lea_ecx_rcx_times2() { raw(0x8d, 0x0c, 0x09); }
   void movzx_ecx_cx() { raw(0x0f, 0xb7, 0xc9); }
-  void movzx_ecx_ch() { raw(0x0f, 0xb6, 0xcd); }
   void movzx_ecx_ax() { raw(0x0f, 0xb7, 0xc8); }
   void movzx_ecx_byte_rcx(uint32_t abs) { raw3(0x0f, 0xb6, 0x89, abs); }
+  // Of rax, rcx, rdx and rbx (0 to 3 in encoding order), whose second byte has a name.
+  void lea_times8(unsigned reg) {
+    raw(0x8d, static_cast<uint8_t>(0x04 | reg << 3), static_cast<uint8_t>(0xc5 | reg << 3)), u32(0);
+  }
+  void lea_times2(unsigned reg) {
+    raw(0x8d, static_cast<uint8_t>(0x04 | reg << 3), static_cast<uint8_t>(reg << 3 | reg));
+  }
+  void movzx_second_byte(unsigned reg) {
+    raw(0x0f, 0xb6, static_cast<uint8_t>(0xc4 | reg << 3 | reg));
+  }
   void pop_rcx() { u8(0x59); }
   void lea_rsp_rsp(uint32_t d) { raw(0x48, 0x8d, 0xa4, 0x24), u32(d); }
   // Loads an address within 2 GB of here.
@@ -104,7 +111,10 @@ class Assembler {
     rel32(target);
   }
   void jrcxz(uint8_t distance_bytes) { raw(0xe3, distance_bytes); }
-  void jmp_table_rcx8(uint32_t abs) { raw(0xff, 0x24, 0xcd), u32(abs); }
+  void jmp_table_times8(unsigned reg, uint32_t abs) {  // reg as for lea_times8
+    raw(0xff, 0x24, static_cast<uint8_t>(0xc5 | reg << 3)), u32(abs);
+  }
+  void jmp_table_rcx8(uint32_t abs) { jmp_table_times8(1, abs); }
   // jmp [slot], the 8-byte slot following at once, aligned so that it may be patched at any time.
   // Returns the slot's address; reaches everywhere.
   CacheAddr jmp_slot(uint64_t target) {

@@ -393,10 +393,11 @@ class UnitEmitter {
   // The jump to a site's pair stubs.  A jump or call through a fixed pointer, as those of the
   // procedure linkage table, seldom has more than one target; others keep room for the dispatch
   // that is written behind the jump when there are many.
-  void emit_site(BlockIndex b, const Insn& insn, bool call) {
+  void emit_site(BlockIndex b, const Insn& insn, bool call,
+                 std::optional<Unspilled> unspilled = {}) {
     as_->align_patch_jmp();
     as_->jmp(as_->here().value());
-    Site site{last_field().address(), CacheAddr(), b, call, 0};
+    Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled};
     site_fields_.push_back(last_field());
     if (insn.disp_offset == 0) {
       site.room_bytes = kInlineDispatchBytes;
@@ -426,8 +427,32 @@ class UnitEmitter {
     }
   }
 
+  // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
+  std::optional<Unspilled> unspilled_jump(BlockIndex b, const Insn& jump) const {
+    const cfg::Block& block = procedure_.blocks[b];
+    if (!request_.unspilled || request_.compare != Compare::kLow32) return std::nullopt;
+    if (jump.flow != Flow::kIndirectJump || block.insn_count < 2) return std::nullopt;
+    const auto bytes = bytes_of(jump);
+    const uint8_t through = bytes[jump.modrm_offset];
+    constexpr uint8_t kRax = 0xe0, kNotrack = 0x3e;  // ModRM of jmp rax
+    if ((through & 0xfc) != kRax || bytes.size() != jump.modrm_offset + 1u) return std::nullopt;
+    // In front of the opcode no REX that would name another register.
+    const bool prefixed = jump.modrm_offset == 2 && bytes[0] == kNotrack;
+    if (jump.modrm_offset != 1 && !prefixed) return std::nullopt;
+    std::vector<std::span<const uint8_t>> before;
+    for (const Insn& insn : procedure_.insns_of(block)) before.push_back(bytes_of(insn));
+    before.pop_back();
+    const auto flags = isa::flags_again(before);
+    if (!flags) return std::nullopt;
+    return Unspilled{static_cast<uint8_t>(through & 3), *flags};
+  }
+
   void emit_indirect(BlockIndex b, const Insn& insn) {
     if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
+    if (const auto jump = unspilled_jump(b, insn)) {
+      as_->mov_gs_reg(tcb::kTarget, jump->reg);
+      return emit_site(b, insn, false, jump);
+    }
     as_->mov_gs_rcx(tcb::kSpillRcx);
     emit_load_target(insn);
     as_->mov_gs_rcx(tcb::kTarget);
@@ -541,6 +566,10 @@ class UnitEmitter {
       mark(Mark::Kind::kSiteMiss, i);
       site_fields_[i].point_to(as_->here().value());
       code_.sites[i].miss_stub = as_->here();
+      if (const auto& jump = code_.sites[i].unspilled) {
+        emit_again(*as_, *jump, FlagsMatter::kYes);
+        as_->mov_gs_rcx(tcb::kSpillRcx);
+      }
       as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
       as_->jmp(request_.gateways.indirect.value());
     }

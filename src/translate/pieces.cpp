@@ -42,6 +42,21 @@ void point_mismatch(Assembler& as, const Verify& verify, uint64_t target) {
   }
 }
 
+namespace {
+
+// The second half of a stub.
+void count_and_go(Assembler& as, Stub& stub, uint32_t counter, uint8_t flags_live, CacheAddr target,
+                  Whereabouts at) {
+  stub.uncounted = as.here();
+  if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
+  const uint32_t counted = emit_counter(as, counter, flags_live);
+  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
+  if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
+  as.jmp_anywhere(target.value());
+}
+
+}  // namespace
+
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
                CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at) {
   Stub stub;
@@ -49,15 +64,33 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   const Verify verify = emit_verify(as, original, compare);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
-  stub.uncounted = as.here();
-  if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  const uint32_t counted = emit_counter(as, counter, flags_live);
-  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
-  if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  as.jmp_anywhere(target.value());
+  count_and_go(as, stub, counter, flags_live, target, at);
   const uint64_t mismatch = as.here().value();
   stub.mismatch_slot = as.jmp_slot(miss.value());
   point_mismatch(as, verify, mismatch);
+  stub.end = as.here();
+  return stub;
+}
+
+void emit_again(Assembler& as, const Unspilled& jump, FlagsMatter flags) {
+  as.mov_reg_gs(jump.reg, tcb::kTarget);
+  const auto code = jump.flags.code();
+  if (flags == FlagsMatter::kYes) as.bytes(code.data(), code.size());
+}
+
+Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
+                         CacheAddr target, CacheAddr miss, const Unspilled& jump, Whereabouts at) {
+  constexpr uint8_t kNotEqual = 5;
+  Stub stub;
+  stub.entry = as.here();
+  as.cmp_gs32_imm(tcb::kTarget, static_cast<uint32_t>(original));
+  as.jcc(kNotEqual, as.here().value());
+  const uint32_t mismatch_field = as.offset() - 4;
+  stub.accept = as.here();
+  emit_again(as, jump, flags_live != 0 ? FlagsMatter::kYes : FlagsMatter::kNo);
+  count_and_go(as, stub, counter, flags_live, target, at);
+  as.patch_rel32(mismatch_field, as.here().value());
+  stub.mismatch_slot = as.jmp_slot(miss.value());
   stub.end = as.here();
   return stub;
 }
@@ -100,28 +133,28 @@ uint8_t hash_of(HashKind kind, uint64_t original) {
   return 0;
 }
 
-CacheAddr emit_hash_dispatch(Assembler& as, HashKind kind, uint32_t table_address) {
-  // rcx holds the original target; bits are moved into ch by lea, which changes no flags.
+CacheAddr emit_hash_dispatch(Assembler& as, HashKind kind, uint32_t table_address, unsigned reg) {
+  // Bits of the target are moved into the register's second byte by lea, which changes no flags.
   const CacheAddr entry = as.here();
   switch (kind) {
     case HashKind::kBits8to15:
       break;
     case HashKind::kBits5to12:
-      as.lea_ecx_rcx_times8();
+      as.lea_times8(reg);
       break;
     case HashKind::kBits4to11:
-      as.lea_ecx_rcx_times8();
-      as.lea_ecx_rcx_times2();
+      as.lea_times8(reg);
+      as.lea_times2(reg);
       break;
     case HashKind::kBits0to7:
-      as.lea_ecx_rcx_times8();
-      as.lea_ecx_rcx_times8();
-      as.lea_ecx_rcx_times2();
-      as.lea_ecx_rcx_times2();
+      as.lea_times8(reg);
+      as.lea_times8(reg);
+      as.lea_times2(reg);
+      as.lea_times2(reg);
       break;
   }
-  as.movzx_ecx_ch();
-  as.jmp_table_rcx8(table_address);
+  as.movzx_second_byte(reg);
+  as.jmp_table_times8(reg, table_address);
   return entry;
 }
 

@@ -23,6 +23,10 @@
 //                                   mov rcx, gs:[spill]; inc counter of the pair; jmp target'
 //   site with many targets          ... mov gs:[target], rcx; nop; (bits of the address to ch)
 //                                   movzx ecx, ch; jmp [table of pair stubs + rcx*8]
+//   jmp rax that needs no spill     mov gs:[target], rax; (bits of the address to ah)
+//                                   movzx eax, ah; jmp [table of pair stubs + rax*8]
+//     its pair stub                 cmp gs:[target], it; jne next; mov rax, gs:[target]
+//                                   (flags made again, if they are live); inc; jmp target'
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
@@ -33,21 +37,30 @@
 // 64 otherwise (`Compare`), so no two addresses of code are ever confused.  It goes through jrcxz,
 // which changes no flag.  Where the flags are live, increments go through lea, which changes none.
 //
+// A jump through a register needs no other register to be kept (`Unspilled`): its value is the
+// target, which is known.  Where the flags can be made again (isa/flags_again.h), as they can
+// behind the addition or comparison of a compiled `switch`, the comparison may be a plain one, too.
+// Control that gets to such a jump without what made its flags is given another translation.
+//
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
 // Code that may change while it runs (`EmitRequest::checked`) compares its own bytes with those it
 // was translated from, at the front of every block and behind every store; where they differ, an
 // event asks for a new translation.
 //
-// Not handled: addresses out of reach of the area (named when control gets there).
+// Not handled: addresses out of reach of the area (named when control gets there); a signal handler
+// that interrupts a thread between such a jump and what made its flags, and changes the flags that
+// it goes on with, if what is jumped to looks at them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/address.h"
 #include "cfg/procedure.h"
 #include "isa/assembler.h"
+#include "isa/flags_again.h"
 
 namespace tally::translate {
 
@@ -74,6 +87,12 @@ struct Link {
   static constexpr uint32_t kCallLink = UINT32_MAX;
 };
 
+// A jump through a register, behind whose comparisons the flags can be made again.
+struct Unspilled {
+  uint8_t reg = 0;  // rax, rcx, rdx or rbx, in encoding order
+  isa::FlagsAgain flags;
+};
+
 // An indirect jump or call.
 struct Site {
   CacheAddr field;      // 32-bit distance of its `jmp first pair stub`
@@ -81,6 +100,7 @@ struct Site {
   uint32_t block = 0;
   bool call = false;
   uint32_t room_bytes = 0;  // behind the jump, for the dispatch of a hash table
+  std::optional<Unspilled> unspilled;
 };
 
 struct SyscallSite {
@@ -146,6 +166,13 @@ struct UnitCode {
   std::vector<Link> links;
   std::vector<Site> sites;
   std::vector<SyscallSite> syscalls;
+  // Of the jump that ends a block; null if it keeps a register, or is none.
+  const Unspilled* unspilled_at(uint32_t block) const {
+    for (const Site& site : sites) {
+      if (site.block == block) return site.unspilled ? &*site.unspilled : nullptr;
+    }
+    return nullptr;
+  }
   std::vector<Check> checks;
   struct EventResume {
     uint32_t event = 0;
@@ -178,6 +205,7 @@ struct EmitRequest {
   Gateways gateways;
   Compare compare = Compare::kAll64;
   Returns returns = Returns::kPaired;
+  bool unspilled = true;           // jumps keep no register where none need be kept
   uint8_t flags_assumed_live = 0;  // flags that counters keep even where they are known to be dead
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
@@ -219,7 +247,7 @@ void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 // target: verify, count, go.
 struct Stub {
   CacheAddr entry;          // compares
-  CacheAddr accept;         // behind the comparison; rcx is reloaded here
+  CacheAddr accept;         // behind the comparison; rcx, or what was compared, is reloaded here
   CacheAddr uncounted;      // straight to the counter: for links, rcx is intact
   CacheAddr counted;        // from here on the counter has been incremented
   CacheAddr mismatch_slot;  // pointer to the next stub of the chain
@@ -232,6 +260,13 @@ struct Whereabouts {
 };
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
                CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at = {});
+// The same for a site that keeps no register.  Without live flags they are left as they come.
+Stub emit_unspilled_stub(isa::Assembler& as, uint64_t original, uint32_t counter,
+                         uint8_t flags_live, CacheAddr target, CacheAddr miss,
+                         const Unspilled& jump, Whereabouts at = {});
+// Gives the register, and the flags if they matter, what they had in front of the jump.
+enum class FlagsMatter : uint8_t { kNo, kYes };
+void emit_again(isa::Assembler& as, const Unspilled& jump, FlagsMatter flags);
 
 // A link of a return chain: leads to a landing whose address has been accepted.
 struct LandingStub {
@@ -265,7 +300,10 @@ GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base,
 // Dispatch code of a hash table for a site with many targets.
 enum class HashKind : uint8_t { kBits8to15, kBits5to12, kBits4to11, kBits0to7 };
 uint8_t hash_of(HashKind kind, uint64_t original);
-CacheAddr emit_hash_dispatch(isa::Assembler& as, HashKind kind, uint32_t table_address);
+// `reg` holds the original target: rcx, or what is jumped through (`Unspilled`).  Changes no flag.
+inline constexpr unsigned kDispatchRegister = 1;
+CacheAddr emit_hash_dispatch(isa::Assembler& as, HashKind kind, uint32_t table_address,
+                             unsigned reg = kDispatchRegister);
 // Bytes of the longest dispatch but that of kBits0to7.
 inline constexpr uint32_t kInlineDispatchBytes = 20;
 
