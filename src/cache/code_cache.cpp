@@ -65,6 +65,7 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
   if (module == nullptr) return BlockRef{};
   const LinkAddr link = module->to_link(address);
   if (const BlockRef ref = inside(link, units_meeting(*module, {link, link + 1})); ref.valid()) {
+    keep_flags_from(ref);
     return ref;
   }
   TRY(translate_at(*module, link, how));
@@ -314,12 +315,6 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   return Ok{};
 }
 
-// A jump that needs what made the flags in front of it is not entered behind that.
-bool CodeCache::may_begin_at(BlockRef ref) const {
-  const Unspilled* jump = units_[ref.unit]->code.unspilled_at(ref.block);
-  return jump == nullptr || ref.insn <= jump->flags.insn;
-}
-
 BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {
   for (const uint32_t id : candidates) {
     const Unit& unit = *units_[id];
@@ -335,8 +330,7 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
       if (offset >= it->offset + it->size_bytes) continue;
       uint32_t at = it->offset;
       for (uint32_t i = 0; i < it->insn_count && at <= offset; ++i) {
-        const auto block = static_cast<uint32_t>(it - p.blocks.begin());
-        if (at == offset) return may_begin_at({id, block, i}) ? BlockRef{id, block, i} : BlockRef{};
+        if (at == offset) return {id, static_cast<uint32_t>(it - p.blocks.begin()), i};
         at += unit.insn_sizes[it->first_insn + i];
       }
     }

@@ -251,7 +251,9 @@ class CodeCache : public Translated {
   // The instruction in the middle of a translated block, if the address is one; only units in
   // `candidates` are looked at.
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
-  bool may_begin_at(BlockRef ref) const;
+  // Control comes to the middle of a block, so what makes the flags of its jump may not have run.
+  void keep_flags_from(BlockRef ref);
+  void keep_flags(uint32_t site_id);
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
     return by_range_.meeting(module.id, range);
@@ -299,7 +301,9 @@ class CodeCache : public Translated {
   void join_table(uint32_t site_id, TargetAddr asked);
   void build_hash(SiteState& state, uint32_t site_id);
   void lead_to_table(const SiteState& state, uint32_t site_id);
+  void set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code);
   void erase_jmp(CacheAddr field);
+  void put_jmp(CacheAddr field, CacheAddr target);
   void insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
               const std::function<void(CacheAddr)>& set_head);
   void set_slot(CacheAddr slot, CacheAddr value);

@@ -30,15 +30,29 @@ void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
   __atomic_store_n(p, static_cast<uint32_t>(distance), __ATOMIC_RELEASE);
 }
 
-// A `jmp rel32` becomes nothing; the code behind it is there already.
-void CodeCache::erase_jmp(CacheAddr field) {
-  static constexpr uint8_t kNop[5] = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+// A `jmp rel32` becomes something else of its size.
+void CodeCache::set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code) {
   const uint64_t at = (field.value() - 1) & 7;
   CHECK(at <= 3) << "a jump that cannot be replaced as a whole";
   auto* word = reinterpret_cast<uint64_t*>(region_.code(CacheAddr(field.value() - 1 - at)));
   uint64_t now = std::atomic_ref<uint64_t>(*word).load();
-  memcpy(reinterpret_cast<uint8_t*>(&now) + at, kNop, sizeof kNop);
+  memcpy(reinterpret_cast<uint8_t*>(&now) + at, code.data(), code.size());
   std::atomic_ref<uint64_t>(*word).store(now, std::memory_order_release);
+}
+
+// Nothing; the code behind it is there already.
+void CodeCache::erase_jmp(CacheAddr field) {
+  set_jmp(field, {0x0f, 0x1f, 0x44, 0x00, 0x00});
+}
+
+// A jump again, erased or not.
+void CodeCache::put_jmp(CacheAddr field, CacheAddr target) {
+  const int64_t distance = target - (field + 4);
+  CHECK(distance == static_cast<int32_t>(distance)) << "a jump out of reach";
+  std::array<uint8_t, 5> code{0xe9};
+  const auto narrow = static_cast<int32_t>(distance);
+  memcpy(code.data() + 1, &narrow, sizeof narrow);
+  set_jmp(field, code);
 }
 
 void CodeCache::set_return_head(uint16_t low, CacheAddr value) {
@@ -427,6 +441,48 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
   set_branch(state.site.field,
              emit_piece(area, {CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0},
                         [&](auto& as) { return emit_hash_dispatch(as, state.hash, table, reg); }));
+}
+
+// ---- jumps whose flags can be made again
+// ---------------------------------------------------------
+
+void CodeCache::keep_flags_from(BlockRef ref) {
+  const Unit& unit = *units_[ref.unit];
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    const auto& jump = sites_[unit.first_site + i].site.unspilled;
+    if (unit.code.sites[i].block != ref.block || !jump || ref.insn <= jump->flags.insn) continue;
+    keep_flags(unit.first_site + i);
+  }
+}
+
+// From now on the site's comparisons change no flag.  Its pairs are made anew as they are asked
+// for; who is on the way through the old ones has come by what made the flags.
+void CodeCache::keep_flags(uint32_t site_id) {
+  SiteState& state = sites_[site_id];
+  Area& area = *units_[state.unit]->area;
+  const CodeRecord record{CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0};
+  for (Pair& pair : state.pairs) pair.cut = true;
+  state.chain.clear();
+  state.buckets.reset();
+  state.site.unspilled.reset();
+  state.site.room_bytes = 0;
+  const CacheAddr old_field = state.site.field;
+  state.site.miss_stub = emit_piece(area, record, [&](auto& as) {
+    const CacheAddr begin = as.here();
+    as.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(site_id));
+    as.jmp(area.gateway.entries.indirect.value());
+    return begin;
+  });
+  const CacheAddr head = emit_piece(area, record, [&](auto& as) {
+    const CacheAddr begin = as.here();
+    as.mov_gs_rcx(tcb::kSpillRcx);
+    as.mov_rcx_gs(tcb::kTarget);
+    as.align_patch_jmp();
+    as.jmp(state.site.miss_stub.value());
+    state.site.field = CacheAddr(as.here().value() - 4);
+    return begin;
+  });
+  put_jmp(old_field, head);
 }
 
 // ---- unmapping ---------------------------------------------------------------------------------

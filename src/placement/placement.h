@@ -68,8 +68,9 @@ enum class Mode : uint8_t {
 
 // Fills in Edge::weight by the paper's heuristic (section 5.1): a loop runs ten times; a loop
 // entered N times with E exit edges gives N/E to each; other branches of a predicate are equally
-// likely.  Works on irreducible graphs (an entry of a loop that is not its header does not count as
-// a back edge).  Near-linear time: this runs while the target waits.
+// likely, but for one far forward, which is less likely than to fall through (nodes are numbered in
+// address order).  Works on irreducible graphs (an entry of a loop that is not its header does not
+// count as a back edge).  Near-linear time: this runs while the target waits.
 void set_static_weights(Graph& graph);
 
 struct Plan {

@@ -1,11 +1,7 @@
 // Claim: a jump through a register that is itself jumped to, without what makes its flags in front of
-// it, hands on the flags it was jumped to with, though it had been translated together with that.
-// It is translated a second time then, so there are two blocks: the counts are of instructions.
+// it, hands on the flags it was jumped to with, though it had been translated together with that; with
+// one target and with a table of targets.
 // build: gcc,clang O0 pie,nopie nolibc
-// oracle: output
-// count: falls = 6
-// count: jumps = 12
-// count: looks = 12
 #include "include/asm.h"
 
 .set kAll, 0x8d5  // CF PF AF ZF SF OF
@@ -43,6 +39,23 @@ third:
   jmp falls
 fourth:
   EXPECT %ebp $0x55 4     // 0: carry, parity, adjust and zero
+  .irp n, 0, 1, 2, 3, 4, 5
+  lea target\n(%rip), %rax
+  lea many\n(%rip), %r11
+  jmp sums
+many\n:
+  .endr
+  cmp $2, %ebx
+  jg skip                 // in the second round the table is there
+  lea looks(%rip), %rax
+  lea fifth(%rip), %r11
+  lea sum_jumps(%rip), %rcx
+  push $kAll|2
+  popfq
+  jmp *%rcx
+fifth:
+  EXPECT %ebp $kAll 5
+skip:
   dec %ebx
   jnz again
   PASS
@@ -51,6 +64,15 @@ falls:
   add %esi, %edi
 jumps:
   jmp *%rax
+
+sums:
+  add %esi, %edi
+sum_jumps:
+  jmp *%rax
+  .irp n, 0, 1, 2, 3, 4, 5
+target\n:
+  jmp *%r11
+  .endr
 
 looks:
   pushfq

@@ -71,6 +71,18 @@ TEST(PlacementWeights, BranchesAreEquallyLikely) {
             (std::vector<double>{1, 0.5, 0.5, 0.5, 0.5}));
 }
 
+TEST(PlacementWeights, ABranchFarForwardIsLessLikely) {
+  constexpr uint32_t kNodes = 13;  // the last is EXIT
+  std::vector<std::pair<NodeId, NodeId>> edges = {{0, 1}, {0, 10}, {10, 11}, {11, 12}};
+  for (NodeId node = 1; node < 10; ++node) edges.emplace_back(node, node + 1);
+  const std::vector<double> weights = weights_of(make_graph(kNodes, edges));
+  EXPECT_DOUBLE_EQ(weights[1], 0.7);
+  EXPECT_DOUBLE_EQ(weights[2], 0.3);
+  // Not over eight blocks.
+  edges[1].second = 8;
+  EXPECT_DOUBLE_EQ(weights_of(make_graph(kNodes, edges))[2], 0.5);
+}
+
 TEST(PlacementWeights, SelfLoopRunsTenTimes) {
   EXPECT_EQ(weights_of(make_graph(2, {{0, 0}, {0, 1}})), (std::vector<double>{1, 10, 1}));
 }
