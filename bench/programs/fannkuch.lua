@@ -43,5 +43,7 @@ local function fannkuch(n)
 end
 
 local n = tonumber(arg[1])
-local sum, flips = fannkuch(n)
-print(sum, string.format("Pfannkuchen(%d) = %d", n, flips))
+for _ = 1, tonumber(arg[2] or 1) do
+  local sum, flips = fannkuch(n)
+  print(sum, string.format("Pfannkuchen(%d) = %d", n, flips))
+end
