@@ -352,8 +352,13 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   for (const SyscallSite& s : unit.code.syscalls) syscalls_.push_back({unit.id, s});
   for (uint32_t i = 0; i < unit.code.checks.size(); ++i) checks_.push_back({unit.id, i});
   const cfg::Procedure& p = unit.procedure;
+  const auto target = [&](uint32_t b) {
+    return unit.module->to_target(unit.address_of(b)).value();
+  };
+  constexpr uint32_t kAhead = 8;
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
-    blocks_.set(unit.module->to_target(unit.address_of(b)).value(), pack({unit.id, b}));
+    if (b + kAhead < p.blocks.size()) blocks_.prefetch(target(b + kAhead));
+    blocks_.set(target(b), pack({unit.id, b}));
   }
   by_range_.add(unit.module->id, p.range, unit.id);
   stats_.units += 1;

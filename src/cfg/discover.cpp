@@ -1,5 +1,6 @@
 // Recursive disassembly of one procedure.  See procedure.h for the idea.
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
 #include "cfg/procedure.h"
@@ -96,7 +97,7 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
   index_.assign(request.range.size_bytes(), 0);
   bytes_ = view_.code_at(base_);
   found_.clear();
-  leaders_.clear();
+  leaders_.assign(index_.size() / kLeaderBits + 1, 0);
   worklist_.clear();
   tables_.clear();
   looked_at_.clear();
@@ -107,7 +108,7 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
     worklist_.pop_back();
     scan(request, start);
   }
-  build_blocks(request, procedure);
+  build_blocks(procedure);
   build_edges(request, procedure);
   procedure.entry_block = procedure.block_at(request.entry);
   compute_flags(request, procedure);
@@ -119,12 +120,8 @@ void Discoverer::add_leader(const DiscoverRequest& request, LinkAddr target) {
   if (!request.range.contains(target)) return;
   if (target != request.entry && request.known_elsewhere && request.known_elsewhere(target)) return;
   const auto offset = static_cast<uint32_t>(target - base_);
-  leaders_.push_back(offset);
-  if (index_[offset] == 0) {
-    worklist_.push_back(target);
-    return;
-  }
-  found_[index_[offset] - 1].leader = true;
+  mark_leader(offset);
+  if (index_[offset] == 0) worklist_.push_back(target);
 }
 
 // Nothing has been written there yet, as far as one can tell.
@@ -155,8 +152,7 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
     uint32_t& slot = index_[static_cast<size_t>(at - base_)];
     if (slot != 0) {
       // Two straight runs meet here (possibly out of overlapping code): a block begins.
-      found_[slot - 1].leader = true;
-      leaders_.push_back(static_cast<uint32_t>(at - base_));
+      mark_leader(static_cast<uint32_t>(at - base_));
       return;
     }
     const auto offset = static_cast<size_t>(at - base_);
@@ -172,7 +168,7 @@ void Discoverer::scan(const DiscoverRequest& request, LinkAddr start) {
       insn.may_change_code = true;
       insn.flags_read = isa::flag::kAll;
     }
-    found_.push_back(Found{insn, first, false});
+    found_.push_back(Found{insn});
     slot = static_cast<uint32_t>(found_.size());
     const LinkAddr next = at + insn.size;
     switch (insn.flow) {
@@ -235,12 +231,18 @@ void Discoverer::read_jump_table(const DiscoverRequest& request, LinkAddr at) {
   if (!targets.empty()) tables_[static_cast<uint32_t>(at - base_)] = std::move(targets);
 }
 
+// In ascending order.
+template <class Visit>
+void Discoverer::for_each_leader(Visit visit) const {
+  for (uint32_t i = 0; i < leaders_.size(); ++i) {
+    for (uint64_t word = leaders_[i]; word != 0; word &= word - 1) {
+      visit(i * kLeaderBits + static_cast<uint32_t>(std::countr_zero(word)));
+    }
+  }
+}
+
 // Cuts the decoded instructions into blocks.  Each instruction lands in exactly one block.
-void Discoverer::build_blocks(const DiscoverRequest& request, Procedure& procedure) {
-  std::sort(leaders_.begin(), leaders_.end());
-  leaders_.erase(std::unique(leaders_.begin(), leaders_.end()), leaders_.end());
-  std::erase_if(leaders_, [&](uint32_t offset) { return index_[offset] == 0; });
-  for (uint32_t offset : leaders_) found_[index_[offset] - 1].leader = true;
+void Discoverer::build_blocks(Procedure& procedure) {
   for (const auto& [jump, targets] : tables_) {
     for (const LinkAddr target : targets) {
       const uint32_t slot = index_[static_cast<size_t>(target - base_)];
@@ -248,12 +250,17 @@ void Discoverer::build_blocks(const DiscoverRequest& request, Procedure& procedu
     }
   }
   procedure.insns.reserve(found_.size());
-  procedure.blocks.reserve(leaders_.size());
-  for (uint32_t offset : leaders_) {
+  size_t leaders = 0;
+  for (const uint64_t word : leaders_) leaders += static_cast<size_t>(std::popcount(word));
+  procedure.blocks.reserve(leaders);
+  for_each_leader([&](uint32_t offset) {
+    if (index_[offset] == 0) return;
+    Found& leader = found_[index_[offset] - 1];
+    leader.block = static_cast<BlockIndex>(procedure.blocks.size());
     Block block;
     block.offset = offset;
     block.first_insn = static_cast<uint32_t>(procedure.insns.size());
-    block.from_jump_table = found_[index_[offset] - 1].table_target;
+    block.from_jump_table = leader.table_target;
     uint32_t cursor = offset;
     while (true) {
       const Found& found = found_[index_[cursor] - 1];
@@ -261,65 +268,68 @@ void Discoverer::build_blocks(const DiscoverRequest& request, Procedure& procedu
       cursor += found.insn.size;
       block.end = found.insn.flow;
       if (found.insn.flow != Flow::kNone) break;
-      if (cursor >= index_.size() || index_[cursor] == 0 || found_[index_[cursor] - 1].leader) {
-        break;
-      }
+      if (cursor >= index_.size() || index_[cursor] == 0 || is_leader(cursor)) break;
     }
     block.insn_count = static_cast<uint32_t>(procedure.insns.size()) - block.first_insn;
     block.size_bytes = cursor - offset;
     procedure.blocks.push_back(block);
-  }
-  (void)request;
+  });
+}
+
+// What Procedure::block_at says, without searching.
+BlockIndex Discoverer::block_at(LinkAddr address) const {
+  const Found* found = found_at(address);
+  return found == nullptr ? kExitBlock : found->block;
 }
 
 // The edge behind a block that hands control away and expects it back.  Without a block to come
 // back to (a call that never returns, a trap), the flow ends there by an edge of its own, so that
 // the count of such a block never rests on the ledger alone.  A `syscall` at a procedure's end goes
 // on in the next one if it comes back.
-void Discoverer::add_call_edge(const DiscoverRequest& request, Procedure& procedure,
+void Discoverer::add_call_edge(const DiscoverRequest& request, const Procedure& procedure,
                                BlockIndex from) {
   const Block& block = procedure.blocks[from];
   const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
   const bool comes_back = block.end != Flow::kTrap && block.end != Flow::kUnsupported &&
                           !(block.end == Flow::kCall && request.never_returns &&
                             request.never_returns(LinkAddr(last.target)));
-  const BlockIndex next = comes_back ? procedure.block_at(procedure.end_of(block)) : kExitBlock;
+  const BlockIndex next = comes_back ? block_at(procedure.end_of(block)) : kExitBlock;
   if (next == kExitBlock && block.end == Flow::kSystemCall) {
-    procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kLeave, procedure.end_of(block)});
+    edges_.push_back(Edge{from, kExitBlock, EdgeKind::kLeave, procedure.end_of(block)});
     return;
   }
   if (next == kExitBlock) {
-    procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
+    edges_.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
     return;
   }
   if (block.end == Flow::kCall && LinkAddr(last.target) == procedure.end_of(block)) {
     // `call next; pop`: reads its own address, and never returns.
-    procedure.edges.push_back(Edge{from, next, EdgeKind::kJump, procedure.end_of(block)});
+    edges_.push_back(Edge{from, next, EdgeKind::kJump, procedure.end_of(block)});
     return;
   }
   const EdgeKind kind =
       block.end == Flow::kSystemCall ? EdgeKind::kSystemCall : EdgeKind::kCallReturn;
-  procedure.edges.push_back(Edge{from, next, kind, procedure.end_of(block)});
+  edges_.push_back(Edge{from, next, kind, procedure.end_of(block)});
   // A call of a local label may be answered by a jump (the return address is popped or replaced):
   // what does not come back ends by an edge of its own.  The same where the code may be replaced
   // while the call is open (what comes back then comes to the new code), and where back-traces do
   // not see the call.
-  const BlockIndex local =
-      block.end == Flow::kCall ? procedure.block_at(LinkAddr(last.target)) : kExitBlock;
+  const BlockIndex local = block.end == Flow::kCall ? block_at(LinkAddr(last.target)) : kExitBlock;
   if ((local != kExitBlock && LinkAddr(last.target) != request.entry) ||
       (request.open_calls && kind == EdgeKind::kCallReturn)) {
-    procedure.edges.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
+    edges_.push_back(Edge{from, kExitBlock, EdgeKind::kNoReturn, LinkAddr()});
   }
 }
 
 void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedure) {
   auto add = [&](BlockIndex from, LinkAddr target, EdgeKind kind) {
-    const BlockIndex to = procedure.block_at(target);
-    procedure.edges.push_back(Edge{from, to, to == kExitBlock ? EdgeKind::kLeave : kind, target});
+    const BlockIndex to = block_at(target);
+    edges_.push_back(Edge{from, to, to == kExitBlock ? EdgeKind::kLeave : kind, target});
   };
+  edges_.clear();
   for (BlockIndex i = 0; i < procedure.blocks.size(); ++i) {
     Block& block = procedure.blocks[i];
-    block.first_edge = static_cast<uint32_t>(procedure.edges.size());
+    block.first_edge = static_cast<uint32_t>(edges_.size());
     const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
     const LinkAddr next = procedure.end_of(block);
     switch (block.end) {
@@ -342,21 +352,22 @@ void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedur
         add_call_edge(request, procedure, i);
         break;
       case Flow::kReturn:
-        procedure.edges.push_back(Edge{i, kExitBlock, EdgeKind::kReturn, LinkAddr()});
+        edges_.push_back(Edge{i, kExitBlock, EdgeKind::kReturn, LinkAddr()});
         break;
       case Flow::kIndirectJump:
         if (auto it = tables_.find(last.offset); it != tables_.end()) {
           for (LinkAddr target : it->second) {
-            const BlockIndex to = procedure.block_at(target);
+            const BlockIndex to = block_at(target);
             if (to != kExitBlock) {
-              procedure.edges.push_back(Edge{i, to, EdgeKind::kTableJump, target});
+              edges_.push_back(Edge{i, to, EdgeKind::kTableJump, target});
             }
           }
         }
         break;
     }
-    block.edge_count = static_cast<uint32_t>(procedure.edges.size()) - block.first_edge;
+    block.edge_count = static_cast<uint32_t>(edges_.size()) - block.first_edge;
   }
+  procedure.edges.assign(edges_.begin(), edges_.end());
 }
 
 // Which flags a procedure looks at before it sets them, judged by its first instructions only.
@@ -373,7 +384,11 @@ const Discoverer::EntryFlags& Discoverer::flags_at_entry(LinkAddr target) {
     const isa::Insn insn = isa::decode(bytes, at.value());
     const size_t looked_at =
         insn.size == 0 ? std::min(isa::kInsnBytesMax, bytes.size()) : insn.size;
-    flags.looked_at.push_back({at, at + looked_at});
+    if (!flags.looked_at.empty() && flags.looked_at.back().end == at) {
+      flags.looked_at.back().end += looked_at;
+    } else {
+      flags.looked_at.push_back({at, at + looked_at});
+    }
     if (insn.size == 0) break;
     live |= undecided & insn.flags_read;
     undecided &= static_cast<uint8_t>(~(insn.flags_written | insn.flags_read));

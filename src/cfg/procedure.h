@@ -139,16 +139,17 @@ class Discoverer {
  private:
   struct Found {
     isa::Insn insn;
-    bool leader = false;
+    BlockIndex block = kExitBlock;  // that begins here
     bool table_target = false;
   };
+  static constexpr uint32_t kLeaderBits = 64;
   void scan(const DiscoverRequest& request, LinkAddr start);
   bool is_blank(LinkAddr at) const;
   void add_leader(const DiscoverRequest& request, LinkAddr target);
   void read_jump_table(const DiscoverRequest& request, LinkAddr at);
-  void build_blocks(const DiscoverRequest& request, Procedure& procedure);
+  void build_blocks(Procedure& procedure);
   void build_edges(const DiscoverRequest& request, Procedure& procedure);
-  void add_call_edge(const DiscoverRequest& request, Procedure& procedure, BlockIndex from);
+  void add_call_edge(const DiscoverRequest& request, const Procedure& procedure, BlockIndex from);
   void compute_flags(const DiscoverRequest& request, Procedure& procedure);
   struct EntryFlags {
     uint8_t live = isa::flag::kAll;
@@ -157,13 +158,23 @@ class Discoverer {
   const EntryFlags& flags_at_entry(LinkAddr target);
   void note_data(LinkAddr begin, size_t size_bytes);
   const Found* found_at(LinkAddr address) const;
+  BlockIndex block_at(LinkAddr address) const;
+  void mark_leader(uint32_t offset) {
+    leaders_[offset / kLeaderBits] |= uint64_t{1} << offset % kLeaderBits;
+  }
+  bool is_leader(uint32_t offset) const {
+    return (leaders_[offset / kLeaderBits] >> offset % kLeaderBits & 1) != 0;
+  }
+  template <class Visit>
+  void for_each_leader(Visit visit) const;
 
   CodeView view_;
   LinkAddr base_;
   std::span<const uint8_t> bytes_;  // from base_ on
   std::vector<uint32_t> index_;     // by offset in the range: index in found_ + 1
   std::vector<Found> found_;
-  std::vector<uint32_t> leaders_;  // offsets, unsorted, may repeat
+  std::vector<uint64_t> leaders_;  // a bit for each offset at which a block may begin
+  std::vector<Edge> edges_;        // of the procedure, until their number is known
   std::vector<LinkAddr> worklist_;
   std::unordered_map<uint32_t, std::vector<LinkAddr>> tables_;  // by offset of the indirect jump
   std::unordered_map<uint64_t, EntryFlags> entry_flags_;

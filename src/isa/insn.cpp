@@ -248,9 +248,10 @@ struct Prefix {
 };
 
 // One-byte opcodes that the key does not fully describe: prefixes and escapes, far and gs-ish
-// forms, x87 (the whole ModRM byte selects), moffs and enter (odd immediates), returns (the
-// immediate is kept), VEX, EVEX and XOP.
-bool one_byte_needs_zydis(uint8_t op) {
+// forms, x87 and xbegin (the whole ModRM byte selects), moffs and enter (odd immediates), returns
+// with an immediate (which is kept), VEX, EVEX and XOP.
+bool one_byte_needs_zydis(uint8_t op, uint8_t modrm) {
+  if (op == 0xc6 || op == 0xc7) return (modrm & 0x38) != 0;  // mov is the only plain one
   if (op >= 0xd8 && op <= 0xdf) return true;
   if (op >= 0xa0 && op <= 0xa3) return true;
   switch (op) {
@@ -268,7 +269,6 @@ bool one_byte_needs_zydis(uint8_t op) {
     case 0x62:
     case 0x8f:
     case 0xc2:
-    case 0xc3:
     case 0xc4:
     case 0xc5:
     case 0xc8:
@@ -280,8 +280,6 @@ bool one_byte_needs_zydis(uint8_t op) {
     case 0x9a:
     case 0xea:
     case 0x90:
-    case 0xc6:
-    case 0xc7:
       return true;
     default:
       return op >= 0x40 && op <= 0x4f;
@@ -336,7 +334,7 @@ bool read_prefix(std::span<const uint8_t> bytes, Prefix& prefix) {
     prefix.two_byte = true;
     prefix.opcode = bytes[i++];
     if (two_byte_needs_zydis(prefix.opcode)) return false;
-  } else if (one_byte_needs_zydis(prefix.opcode)) {
+  } else if (one_byte_needs_zydis(prefix.opcode, bytes[i])) {
     return false;
   }
   prefix.opcode_end = static_cast<uint8_t>(i);
@@ -345,8 +343,10 @@ bool read_prefix(std::span<const uint8_t> bytes, Prefix& prefix) {
   const uint8_t modrm = bytes[i];
   const uint32_t mod3 = (modrm >> 6) == 3 ? 1 : 0;
   const uint32_t reg = (modrm >> 3) & 7;
-  prefix.key = legacy | wide << 3 | rex_present << 4 | (prefix.two_byte ? 1u : 0u) << 5 |
-               static_cast<uint32_t>(prefix.opcode) << 6 | mod3 << 14 | reg << 15;
+  // What varies most from one use of an opcode to the next comes lowest: the few templates that
+  // are used then lie in few lines of the processor's caches.
+  prefix.key = reg | mod3 << 3 | wide << 4 | rex_present << 5 | legacy << 6 |
+               (prefix.two_byte ? 1u : 0u) << 9 | static_cast<uint32_t>(prefix.opcode) << 10;
   return true;
 }
 

@@ -90,8 +90,8 @@ class Builder {
   }
   // The piece that holds the block's last instruction: its ways out start there.
   uint32_t last_id(const Unit& unit, uint32_t b) const {
-    auto it = pieces_.find(unit.first_block + b);
-    return it == pieces_.end() ? unit.first_block + b : it->second.back().id;
+    const uint32_t n = unit.first_block + b;
+    return is_cut_[n] ? pieces_.at(n).back().id : n;
   }
 
   // Modules that were unmapped meanwhile are found here too.
@@ -100,17 +100,29 @@ class Builder {
   }
   BlockRef find(const Module& module, LinkAddr address) const {
     const uint64_t* found = by_address_.find(key(module, address));
-    if (found == nullptr) return {};
+    if (found == nullptr || *found == kNoBlock) return {};
     return {static_cast<uint32_t>(*found >> 44), static_cast<uint32_t>(*found >> 20 & 0xffffff),
             static_cast<uint32_t>(*found & 0xfffff)};
   }
-  void remember(const BlockRef& ref) {
-    const Module& module = *cache_.unit(ref.unit).module;
+  // Only the few addresses that somebody will ask for are looked up: a table of all blocks of a
+  // large program takes longer to fill than all of its units take to solve.
+  void note_wanted(const Unit& unit) {
+    for (const cfg::Edge& edge : unit.procedure.edges) {
+      if (edge.kind == cfg::EdgeKind::kLeave) want(*unit.module, edge.target);
+    }
+    for (const translate::Link& link : unit.code.links) {
+      if (link.edge == translate::Link::kCallLink) want(*unit.module, link.target);
+    }
+  }
+  void want(const Module& module, LinkAddr address) {
+    by_address_.set(key(module, address), kNoBlock);
+  }
+  void remember(const Module& module, LinkAddr address, const BlockRef& ref) {
+    uint64_t* found = by_address_.find(key(module, address));
     // Of several generations the first: those after it were never linked to without a pair.
-    if (module.from_memory && find(module, module.to_link(cache_.address_of(ref))).valid()) return;
-    by_address_.set(
-        key(module, module.to_link(cache_.address_of(ref))),
-        static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn);
+    if (found == nullptr || (module.from_memory && *found != kNoBlock)) return;
+    *found =
+        static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
   }
 
   void number_blocks() {
@@ -132,17 +144,21 @@ class Builder {
     for (const auto& [block, insns] : cuts) {
       for (const uint32_t insn : insns) pieces_[block].push_back({insn, total++});
     }
+    is_cut_.assign(total, false);
+    for (const auto& [block, insns] : cuts) is_cut_[block] = true;
     out_.blocks.resize(total);
     out_.edges.reserve(edges_at_most(total));
     out_.procedures.reserve(cache_.units().size());
-    by_address_.reserve(total);
+    for (const auto& unit : cache_.units()) note_wanted(*unit);
     for (const auto& unit : cache_.units()) {
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
-        remember({unit->id, b, 0});
+        remember(*unit->module, unit->address_of(b), {unit->id, b, 0});
       }
     }
     for (const ArrivalStub& arrival : cache_.arrivals()) {
-      if (arrival.to.insn != 0) remember(arrival.to);
+      if (arrival.to.insn == 0) continue;
+      const Module& module = *cache_.unit(arrival.to.unit).module;
+      remember(module, module.to_link(cache_.address_of(arrival.to)), arrival.to);
     }
     inflow_.resize(cache_.units().size());
     sites_of_.resize(cache_.units().size());
@@ -253,8 +269,8 @@ class Builder {
       auto uncounted = ledger_.uncounted().find({unit.id, b});
       if (uncounted != ledger_.uncounted().end()) count += uncounted->second;
       // Runs that began behind the counter.
-      if (auto it = begun_inside_.find(unit.first_block + b); it != begun_inside_.end()) {
-        for (const auto& [insn, times] : it->second) {
+      if (is_cut_[unit.first_block + b]) {
+        for (const auto& [insn, times] : begun_inside_[unit.first_block + b]) {
           if (unit.code.blocks[b].probe_insn <= insn) count += times;
         }
       }
@@ -390,7 +406,7 @@ class Builder {
       if (u != unit.id || blk != b) break;
       out.partial.push_back({first, last, it->second});
     }
-    if (pieces_.contains(out.id)) split(out.id);
+    if (is_cut_[out.id]) split(out.id);
   }
 
   // Cuts a block where control arrived in its middle.  A run that stopped short (a partial run up
@@ -485,7 +501,9 @@ class Builder {
                                        : taken                    ? profile::EdgeKind::kTaken
                                                                   : profile::EdgeKind::kFallthrough;
         uint64_t rest = count.value;
-        for (const translate::Link& link : unit.code.links) {
+        // Seldom any: only code that is replaced has such pairs.
+        for (size_t i = 0; i < unit.code.links.size() && !pairs_of_link_.empty(); ++i) {
+          const translate::Link& link = unit.code.links[i];
           if (link.edge == e) rest = add_link_pairs(unit, link, kind, rest);
         }
         if (rest == 0 && unit.replaceable) return;
@@ -705,8 +723,10 @@ class Builder {
   const FinishRequest& request_;
   std::map<uint32_t, std::vector<const LinkPair*>> pairs_of_link_;
   profile::Profile& out_;
-  FlatMap<uint64_t> by_address_;
+  static constexpr uint64_t kNoBlock = ~uint64_t{0};
+  FlatMap<uint64_t> by_address_;                   // of what direct branches lead to
   std::map<uint32_t, std::vector<Piece>> pieces_;  // by block number: pieces behind the first
+  std::vector<bool> is_cut_;                       // by block number: has such pieces
   std::map<uint32_t, std::map<uint32_t, uint64_t>> begun_inside_;  // block number, instruction
   std::vector<std::vector<Inflow>> inflow_;                        // by unit
   std::vector<std::vector<const SiteState*>> sites_of_;            // by unit

@@ -12,6 +12,7 @@
 // The plan must not vary from run to run: among edges of equal weight the one with the lower
 // EdgeId goes into the tree and the one with the higher is counted.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "placement/placement.h"
@@ -51,14 +52,19 @@ class Components {
 };
 
 struct Candidate {
-  double weight;
+  uint64_t weight;  // bits of a number that is not negative: in the order of the numbers
   EdgeId edge;
+
+  Candidate(double number, EdgeId id) : weight(std::bit_cast<uint64_t>(number + 0.0)), edge(id) {}
 };
 
-bool heavier(const Candidate& a, const Candidate& b) {
-  if (a.weight != b.weight) return a.weight > b.weight;
-  return a.edge < b.edge;
-}
+// A type and not a function, so that the sort has it inline.
+struct Heavier {
+  bool operator()(const Candidate& a, const Candidate& b) const {
+    if (a.weight != b.weight) return a.weight > b.weight;
+    return a.edge < b.edge;
+  }
+};
 
 void check_edge(const Graph& graph, const Edge& edge) {
   CHECK(edge.from < graph.node_count && edge.to < graph.node_count)
@@ -91,15 +97,15 @@ Plan place_on_edges(const Graph& graph) {
     if (edge.role == EdgeRole::kVirtual) {
       CHECK(tree.join(edge.from, edge.to)) << "two virtual edges: their sum alone is determined";
     } else if (edge.role == EdgeRole::kNormal) {
-      candidates.push_back({edge.weight, id});
+      candidates.emplace_back(edge.weight, id);
     }
   }
-  std::sort(candidates.begin(), candidates.end(), heavier);
+  std::sort(candidates.begin(), candidates.end(), Heavier());
   for (const Candidate& candidate : candidates) {
     const Edge& edge = graph.edges[candidate.edge];
     if (tree.join(edge.from, edge.to)) continue;
     plan.edge_counted[candidate.edge] = true;
-    plan.cost += candidate.weight;
+    plan.cost += edge.weight;
   }
   return plan;
 }

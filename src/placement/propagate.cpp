@@ -21,6 +21,12 @@
 // is determined by conservation if and only if it is a bridge.  With the counters of a spanning
 // tree's chords every unknown arc is a bridge; with counters in the blocks some edges are not.
 //
+// Most graphs need no search.  Where the unknown arcs form a forest, as they do around the chords
+// of a spanning tree, halves with one unknown arc are peeled off until nothing is left; such a half
+// knows its arc as the exclusive or of the numbers of all unknown arcs at it, so nobody has to look
+// for it.  Only if that leaves something over, or if anything does not add up, is there a search,
+// from the beginning: where a contradiction shows depends on the way to it.
+//
 // One thing more is known of counts: they are not negative.  If the unknown edges on one side of a
 // block must sum up to zero, each is zero (code that never ran).  That may open cycles, so the
 // search is repeated as long as such blocks turn up.
@@ -306,6 +312,107 @@ class Solver {
   Solution solution_;
 };
 
+// What was measured sums up to less than this where 64 bits hold all that comes out of it.
+constexpr uint64_t kPeeledMax = uint64_t{1} << 58;
+
+// Solves a graph whose unknown arcs form a forest and in which there is no contradiction.
+class Peeler {
+ public:
+  Peeler(const Graph& graph, const Measured& measured)
+      : graph_(graph), measured_(measured), halves_(size_t{2} * graph.node_count) {}
+
+  std::optional<Solution> solve(std::span<const AbnormalFlow> abnormal) {
+    solution_.edges.resize(graph_.edges.size());
+    solution_.nodes.resize(graph_.node_count);
+    for (ArcId arc = 0; arc < arcs(); ++arc) begin(arc);
+    for (const AbnormalFlow& flow : abnormal) add_abnormal(flow);
+    if (all_measured_ >= kPeeledMax) return std::nullopt;
+    for (HalfId half = 0; half < halves_.size(); ++half) peel(half);
+    if (left_over_ != 0 || any_negative_) return std::nullopt;
+    const bool balanced =
+        std::ranges::all_of(halves_, [](const Half& half) { return half.deficit == 0; });
+    if (!balanced) return std::nullopt;
+    return std::move(solution_);
+  }
+
+ private:
+  struct Half {
+    int64_t deficit = 0;  // known flow out minus known flow in
+    uint32_t unknown = 0;
+    ArcId unknown_xor = 0;
+  };
+
+  ArcId edges() const { return static_cast<ArcId>(graph_.edges.size()); }
+  ArcId arcs() const { return edges() + graph_.node_count; }
+  HalfId from(ArcId arc) const {
+    return arc < edges() ? 2 * graph_.edges[arc].from + 1 : 2 * (arc - edges());
+  }
+  HalfId to(ArcId arc) const {
+    return arc < edges() ? 2 * graph_.edges[arc].to : 2 * (arc - edges()) + 1;
+  }
+  Count& count(ArcId arc) {
+    return arc < edges() ? solution_.edges[arc] : solution_.nodes[arc - edges()];
+  }
+
+  void measure(uint64_t value) {
+    // Saturating, so that what is too large stays so.
+    if (__builtin_add_overflow(all_measured_, value, &all_measured_)) all_measured_ = UINT64_MAX;
+  }
+
+  void begin(ArcId arc) {
+    const auto& known = arc < edges() ? measured_.edges[arc] : measured_.nodes[arc - edges()];
+    if (known) {
+      measure(*known);
+      count(arc) = {*known, Origin::kMeasured};
+      halves_[from(arc)].deficit += static_cast<int64_t>(*known & (kPeeledMax - 1));
+      halves_[to(arc)].deficit -= static_cast<int64_t>(*known & (kPeeledMax - 1));
+      return;
+    }
+    ++left_over_;
+    for (const HalfId half : {from(arc), to(arc)}) {
+      ++halves_[half].unknown;
+      halves_[half].unknown_xor ^= arc;
+    }
+  }
+
+  void add_abnormal(const AbnormalFlow& flow) {
+    measure(flow.entered);
+    measure(flow.left);
+    const auto entered = static_cast<int64_t>(flow.entered & (kPeeledMax - 1));
+    const auto left = static_cast<int64_t>(flow.left & (kPeeledMax - 1));
+    halves_[2 * flow.node].deficit -= entered;
+    halves_[2 * graph_.exit + 1].deficit += entered;
+    halves_[2 * flow.node + 1].deficit += left;
+    halves_[2 * graph_.exit].deficit -= left;
+  }
+
+  // From a half with one unknown arc along the arcs that become known by it.
+  void peel(HalfId half) {
+    while (halves_[half].unknown == 1) {
+      const ArcId arc = halves_[half].unknown_xor;
+      const bool flows_in = to(arc) == half;
+      const HalfId other = flows_in ? from(arc) : to(arc);
+      const int64_t value = flows_in ? halves_[half].deficit : -halves_[half].deficit;
+      any_negative_ |= value < 0;
+      count(arc) = {static_cast<uint64_t>(value), Origin::kDerived};
+      halves_[half] = {};
+      halves_[other].deficit += flows_in ? value : -value;
+      halves_[other].unknown -= 1;
+      halves_[other].unknown_xor ^= arc;
+      --left_over_;
+      half = other;
+    }
+  }
+
+  const Graph& graph_;
+  const Measured& measured_;
+  std::vector<Half> halves_;
+  uint32_t left_over_ = 0;  // unknown arcs
+  uint64_t all_measured_ = 0;
+  bool any_negative_ = false;
+  Solution solution_;
+};
+
 Status check_input(const Graph& graph, const Measured& measured,
                    std::span<const AbnormalFlow> abnormal) {
   if (measured.edges.size() != graph.edges.size()) {
@@ -340,6 +447,7 @@ Status check_input(const Graph& graph, const Measured& measured,
 Result<Solution> propagate(const Graph& graph, const Measured& measured,
                            std::span<const AbnormalFlow> abnormal) {
   TRY(check_input(graph, measured, abnormal));
+  if (auto peeled = Peeler(graph, measured).solve(abnormal)) return std::move(*peeled);
   return Solver(graph, measured, abnormal).run();
 }
 

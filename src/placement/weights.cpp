@@ -36,6 +36,7 @@
 // Edges out of EXIT are entries, not branches: each carries one execution in.  Blocks that no entry
 // reaches weigh 0.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "placement/placement.h"
@@ -66,11 +67,15 @@ struct Block {
   double weight = 0;
   uint32_t path_position = 0;  // in the search's current path, from 1; 0 when not on it
   uint32_t finished = kNone;   // postorder number
-  NodeId outer = kNone;        // header of the innermost loop around it, not counting its own
-  uint32_t depth = 0;          // of a header: loops around it, itself included
   uint32_t first_exit = kNone;
   bool reached = false;
   bool is_header = false;
+};
+
+// Apart from the rest, since most of the time goes into walking outwards from loop to loop.
+struct Nesting {
+  NodeId outer = kNone;  // header of the innermost loop around it, not counting its own
+  uint32_t depth = 0;    // of a header: loops around it, itself included
 };
 
 // One exit edge in the list of one of the loops that it leaves.
@@ -88,7 +93,10 @@ struct Visit {
 class Weigher {
  public:
   explicit Weigher(Graph& graph)
-      : graph_(graph), blocks_(graph.node_count), first_branch_(graph.node_count + size_t{1}) {}
+      : graph_(graph),
+        blocks_(graph.node_count),
+        nesting_(graph.node_count),
+        first_branch_(graph.node_count + size_t{1}) {}
 
   void run() {
     index_branches();
@@ -122,6 +130,7 @@ class Weigher {
 
   void find_loops() {
     postorder_.reserve(graph_.node_count);
+    path_.reserve(graph_.node_count);
     search(graph_.root);
     for (const Edge& edge : graph_.edges) {
       if (edge.from == graph_.exit) search(edge.to);
@@ -153,7 +162,7 @@ class Weigher {
     block.finished = static_cast<uint32_t>(postorder_.size());
     postorder_.push_back(node);
     path_.pop_back();
-    if (!path_.empty()) put_in_loop(path_.back().node, block.outer);
+    if (!path_.empty()) put_in_loop(path_.back().node, nesting_[node].outer);
   }
 
   void follow(NodeId from, NodeId to) {
@@ -166,8 +175,8 @@ class Weigher {
     } else {
       // `to` is finished.  Those of its loops whose headers are still open contain `from` as well;
       // those that are closed are entered here past their header.
-      NodeId header = target.outer;
-      while (header != kNone && blocks_[header].path_position == 0) header = blocks_[header].outer;
+      NodeId header = nesting_[to].outer;
+      while (header != kNone && blocks_[header].path_position == 0) header = nesting_[header].outer;
       put_in_loop(from, header);
     }
   }
@@ -176,32 +185,32 @@ class Weigher {
   // by nesting.  Both are on the path, and so is every header around them.
   void put_in_loop(NodeId node, NodeId header) {
     if (header == kNone || node == header) return;
-    while (blocks_[node].outer != kNone) {
-      const NodeId around = blocks_[node].outer;
+    while (nesting_[node].outer != kNone) {
+      const NodeId around = nesting_[node].outer;
       if (around == header) return;
       if (blocks_[around].path_position < blocks_[header].path_position) {
-        blocks_[node].outer = header;
+        nesting_[node].outer = header;
         node = header;
         header = around;
       } else {
         node = around;
       }
     }
-    blocks_[node].outer = header;
+    nesting_[node].outer = header;
   }
 
   // A header precedes everything in its loop in reverse postorder.
   void number_depths() {
     for (size_t i = postorder_.size(); i-- > 0;) {
-      Block& block = blocks_[postorder_[i]];
-      if (block.is_header) block.depth = depth_of(block.outer) + 1;
+      Nesting& nesting = nesting_[postorder_[i]];
+      if (blocks_[postorder_[i]].is_header) nesting.depth = depth_of(nesting.outer) + 1;
     }
   }
 
-  uint32_t depth_of(NodeId loop) const { return loop == kNone ? 0 : blocks_[loop].depth; }
+  uint32_t depth_of(NodeId loop) const { return loop == kNone ? 0 : nesting_[loop].depth; }
 
   NodeId innermost_loop(NodeId node) const {
-    return blocks_[node].is_header ? node : blocks_[node].outer;
+    return blocks_[node].is_header ? node : nesting_[node].outer;
   }
 
   void find_exits() {
@@ -215,26 +224,26 @@ class Weigher {
 
   // Puts the edge on the lists of the loops that it leaves; false if there is none.
   bool list_exits(EdgeId id) {
-    const NodeId innermost = innermost_loop(graph_.edges[id].from);
-    const NodeId common = common_loop(innermost, innermost_loop(graph_.edges[id].to));
-    NodeId loop = innermost;
-    uint32_t leaves = depth_of(innermost) - depth_of(common);
-    for (; leaves > kListsPerExit; --leaves) loop = blocks_[loop].outer;
-    for (; loop != common; loop = blocks_[loop].outer) {
-      uses_.push_back({id, blocks_[loop].first_exit});
-      blocks_[loop].first_exit = static_cast<uint32_t>(uses_.size() - 1);
+    NodeId from = innermost_loop(graph_.edges[id].from);
+    NodeId to = innermost_loop(graph_.edges[id].to);
+    // Up to the loop around both.  Of those it leaves, the outermost are kept.
+    std::array<NodeId, kListsPerExit> left{};
+    uint32_t leaves = 0;
+    while (from != to) {
+      const uint32_t depth_from = depth_of(from);
+      const uint32_t depth_to = depth_of(to);
+      if (depth_from >= depth_to) {
+        left[leaves++ % kListsPerExit] = from;
+        from = nesting_[from].outer;
+      }
+      if (depth_to >= depth_from) to = nesting_[to].outer;
     }
-    return innermost != common;
-  }
-
-  NodeId common_loop(NodeId a, NodeId b) const {
-    while (a != b) {
-      const uint32_t depth_a = depth_of(a);
-      const uint32_t depth_b = depth_of(b);
-      if (depth_a >= depth_b) a = blocks_[a].outer;
-      if (depth_b >= depth_a) b = blocks_[b].outer;
+    for (uint32_t i = leaves - std::min(leaves, kListsPerExit); i < leaves; ++i) {
+      Block& header = blocks_[left[i % kListsPerExit]];
+      uses_.push_back({id, header.first_exit});
+      header.first_exit = static_cast<uint32_t>(uses_.size() - 1);
     }
-    return a;
+    return leaves > 0;
   }
 
   void enter() {
@@ -322,6 +331,7 @@ class Weigher {
 
   Graph& graph_;
   std::vector<Block> blocks_;
+  std::vector<Nesting> nesting_;
   std::vector<uint32_t> first_branch_;  // by NodeId, into branches_; one more at the end
   std::vector<Branch> branches_;
   std::vector<NodeId> postorder_;

@@ -60,16 +60,25 @@ uint32_t get_32(const uint8_t* at) {
 
 // SQLite's variable-length integers: 7 bits per byte, the highest first.  Neither row ids nor sizes
 // need the ninth byte, which is different.
-void append_varint(std::vector<uint8_t>& out, uint64_t value) {
+constexpr size_t kVarintBytesMax = 8;
+
+uint32_t varint_bytes(uint64_t value) {
   CHECK(value >> 56 == 0) << "a size or an id of " << value;
-  if (value < 0x80) {
-    out.push_back(static_cast<uint8_t>(value));
-    return;
-  }
-  const uint32_t size = (static_cast<uint32_t>(std::bit_width(value)) + 6) / 7;
+  return value < 0x80 ? 1 : (static_cast<uint32_t>(std::bit_width(value)) + 6) / 7;
+}
+
+// Returns what comes behind it.
+uint8_t* put_varint(uint8_t* at, uint64_t value) {
+  const uint32_t size = varint_bytes(value);
   for (uint32_t i = size; i-- > 0;) {
-    out.push_back(static_cast<uint8_t>((value >> 7 * i & 0x7f) | (i > 0 ? 0x80 : 0)));
+    *at++ = static_cast<uint8_t>((value >> 7 * i & 0x7f) | (i > 0 ? 0x80 : 0));
   }
+  return at;
+}
+
+void append_varint(std::vector<uint8_t>& out, uint64_t value) {
+  uint8_t bytes[kVarintBytesMax];
+  out.insert(out.end(), bytes, put_varint(bytes, value));
 }
 
 }  // namespace
@@ -141,32 +150,42 @@ Status PageWriter::write_at(uint64_t offset, std::span<const uint8_t> bytes) {
 // ---- records -----------------------------------------------------------------------------------
 
 void Record::clear() {
-  types_.clear();
-  values_.clear();
   // The id is stored as the key of the row; its column says NULL.
-  types_.push_back(0);
+  types_[0] = 0;
+  types_end_ = 1;
+  values_end_ = 0;
+}
+
+uint8_t* Record::room_for(size_t bytes) {
+  if (values_.size() < values_end_ + bytes) values_.resize(2 * (values_end_ + bytes));
+  return values_.data() + values_end_;
 }
 
 Record& Record::integer(int64_t value) {
+  CHECK(types_end_ < types_.size()) << "too many columns";
+  uint8_t* at = room_for(sizeof value);
   if (value == 0 || value == 1) {
-    types_.push_back(value == 0 ? 8 : 9);
+    types_[types_end_++] = value == 0 ? 8 : 9;
     return *this;
   }
   // Magnitude bits plus one for the sign, in the sizes that SQLite knows.
   const auto magnitude = static_cast<uint64_t>(value < 0 ? ~value : value);
   const uint32_t needed = static_cast<uint32_t>(std::bit_width(magnitude)) / 8 + 1;
   const uint32_t size = needed <= 4 ? needed : needed <= 6 ? 6 : 8;
-  types_.push_back(static_cast<uint8_t>(size <= 4 ? size : size == 6 ? 5 : 6));
+  types_[types_end_++] = static_cast<uint8_t>(size <= 4 ? size : size == 6 ? 5 : 6);
   const uint64_t swapped = __builtin_bswap64(static_cast<uint64_t>(value) << 8 * (8 - size));
-  const auto* first = reinterpret_cast<const uint8_t*>(&swapped);
-  values_.insert(values_.end(), first, first + size);
+  std::memcpy(at, &swapped, sizeof swapped);
+  values_end_ += size;
   return *this;
 }
 
 void Record::bytes(const void* value, size_t size_bytes, uint64_t type) {
-  append_varint(types_, type + 2 * size_bytes);
-  const auto* first = static_cast<const uint8_t*>(value);
-  values_.insert(values_.end(), first, first + size_bytes);
+  CHECK(types_end_ + kVarintBytesMax <= types_.size()) << "too many columns";
+  const uint8_t* end = put_varint(types_.data() + types_end_, type + 2 * size_bytes);
+  types_end_ = static_cast<size_t>(end - types_.data());
+  uint8_t* at = room_for(size_bytes);
+  if (size_bytes > 0) std::memcpy(at, value, size_bytes);
+  values_end_ += size_bytes;
 }
 
 Record& Record::blob(std::span<const uint8_t> value) {
@@ -179,14 +198,11 @@ Record& Record::text(std::string_view value) {
   return *this;
 }
 
-std::span<const uint8_t> Record::encode() {
-  whole_.clear();
+void Record::write_to(uint8_t* at) const {
   // The size of the header counts itself; our tables have few columns.
-  CHECK(types_.size() < 0x7f) << "a record with a header of " << types_.size() << " bytes";
-  whole_.push_back(static_cast<uint8_t>(types_.size() + 1));
-  whole_.insert(whole_.end(), types_.begin(), types_.end());
-  whole_.insert(whole_.end(), values_.begin(), values_.end());
-  return whole_;
+  *at++ = static_cast<uint8_t>(types_end_ + 1);
+  std::memcpy(at, types_.data(), types_end_);
+  if (values_end_ > 0) std::memcpy(at + types_end_, values_.data(), values_end_);
 }
 
 // ---- tables ------------------------------------------------------------------------------------
@@ -207,29 +223,41 @@ Record& BulkTable::row() {
 }
 
 Status BulkTable::insert() {
-  TRY(make_cell(record_.encode()));
-  const uint32_t pointers_end = kLeafHeaderBytes + (cells_ + 1) * kPointerBytes;
-  if (pointers_end + cell_.size() > content_begin_) TRY(write_leaf());
-  content_begin_ -= static_cast<uint32_t>(cell_.size());
-  std::memcpy(leaf_.data() + content_begin_, cell_.data(), cell_.size());
-  put_16(leaf_.data() + kLeafHeaderBytes + cells_ * kPointerBytes, content_begin_);
-  ++cells_;
+  const size_t size = record_.size_bytes();
+  if (size > kLocalMaxBytes) {
+    TRY(make_long_cell());
+    TRY_ASSIGN(uint8_t* const at, room_for_cell(cell_.size()));
+    std::memcpy(at, cell_.data(), cell_.size());
+  } else {
+    TRY_ASSIGN(uint8_t* const at,
+               room_for_cell(varint_bytes(size) + varint_bytes(next_id_) + size));
+    record_.write_to(put_varint(put_varint(at, size), next_id_));
+  }
   ++next_id_;
   return Ok{};
 }
 
-Status BulkTable::make_cell(std::span<const uint8_t> record) {
+// Where the next cell of the leaf goes, or of a new one if it does not fit.
+Result<uint8_t*> BulkTable::room_for_cell(size_t size_bytes) {
+  const uint32_t pointers_end = kLeafHeaderBytes + (cells_ + 1) * kPointerBytes;
+  if (pointers_end + size_bytes > content_begin_) TRY(write_leaf());
+  content_begin_ -= static_cast<uint32_t>(size_bytes);
+  put_16(leaf_.data() + kLeafHeaderBytes + cells_ * kPointerBytes, content_begin_);
+  ++cells_;
+  return leaf_.data() + content_begin_;
+}
+
+// Of a record that has no room in a leaf.
+Status BulkTable::make_long_cell() {
+  std::vector<uint8_t> record(record_.size_bytes());
+  record_.write_to(record.data());
   cell_.clear();
   append_varint(cell_, record.size());
   append_varint(cell_, next_id_);
-  if (record.size() <= kLocalMaxBytes) {
-    cell_.insert(cell_.end(), record.begin(), record.end());
-    return Ok{};
-  }
   size_t local = kLocalMinBytes + (record.size() - kLocalMinBytes) % kOverflowBytes;
   if (local > kLocalMaxBytes) local = kLocalMinBytes;
   cell_.insert(cell_.end(), record.begin(), record.begin() + static_cast<ptrdiff_t>(local));
-  TRY_ASSIGN(const uint32_t first, write_overflow(record.subspan(local)));
+  TRY_ASSIGN(const uint32_t first, write_overflow(std::span(record).subspan(local)));
   cell_.resize(cell_.size() + 4);
   put_32(cell_.data() + cell_.size() - 4, first);
   return Ok{};

@@ -19,6 +19,7 @@
 // Between `BulkTable`s on one file nobody else may write to it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -66,15 +67,19 @@ class Record {
   Record& address(uint64_t value) { return integer(static_cast<int64_t>(value)); }
   Record& blob(std::span<const uint8_t> value);
   Record& text(std::string_view value);
-  // The row as SQLite stores it: the types, then the values; valid until the next call of `clear`.
-  std::span<const uint8_t> encode();
+  // The row as SQLite stores it: the size of its header, the types, then the values.
+  size_t size_bytes() const { return 1 + types_end_ + values_end_; }
+  void write_to(uint8_t* at) const;
 
  private:
   void bytes(const void* value, size_t size_bytes, uint64_t type);
+  uint8_t* room_for(size_t bytes);  // behind the values
 
-  std::vector<uint8_t> types_;
-  std::vector<uint8_t> values_;
-  std::vector<uint8_t> whole_;
+  // A header of 126 bytes says its own size in one.
+  std::array<uint8_t, 126> types_;
+  size_t types_end_ = 0;
+  std::vector<uint8_t> values_;  // as long as it ever had to be
+  size_t values_end_ = 0;
 };
 
 class BulkTable {
@@ -92,8 +97,9 @@ class BulkTable {
     uint32_t page = 0;
     uint64_t last_id = 0;
   };
-  // The part of the record that stays in the leaf, followed by the page with the rest, if any.
-  Status make_cell(std::span<const uint8_t> record);
+  Result<uint8_t*> room_for_cell(size_t size_bytes);
+  // The part of the record that stays in the leaf, followed by the page with the rest.
+  Status make_long_cell();
   Result<uint32_t> write_overflow(std::span<const uint8_t> rest);
   Status write_leaf();
   Status write_interior_levels();

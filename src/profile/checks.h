@@ -61,6 +61,8 @@ struct FlowReport {
 // `profile` is valid (see validate.h).
 FlowReport check_flow(const Profile& profile, const FlowIndex& index);
 FlowReport check_flow(const Profile& profile);
+// `check_flow(profile).faults_total`, in much less time where there are none.
+uint64_t count_flow_faults(const Profile& profile);
 
 // How often the block was entered without any of it being executed.
 uint64_t runs_not_executed(const Block& block);

@@ -19,6 +19,7 @@ void expect_fault(Damage damage, FlowRule rule, uint32_t id, const std::string& 
   const FlowReport report = check_flow(profile);
   EXPECT_FALSE(report.balanced());
   ASSERT_EQ(report.faults_total, report.faults.size());
+  EXPECT_EQ(count_flow_faults(profile), report.faults_total);
   bool found = false;
   for (const FlowFault& fault : report.faults) {
     if (fault.rule != rule || fault.id != id) continue;
@@ -34,6 +35,8 @@ TEST(FlowChecks, SampleIsBalanced) {
   EXPECT_EQ(report.blocks_checked, 5u);
   EXPECT_EQ(report.procedures_checked, 2u);
   EXPECT_TRUE(check_flow(Profile{}).balanced());
+  EXPECT_EQ(count_flow_faults(sample_profile()), 0u);
+  EXPECT_EQ(count_flow_faults(Profile{}), 0u);
 }
 
 TEST(FlowChecks, EveryKindOfDamageIsFound) {
