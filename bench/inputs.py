@@ -229,11 +229,11 @@ def make_all(work, scale):
 # published figures (Intel Xeon, 2 processors).
 TEXT_MB = 30
 MIXTURE_MB = 34
-MIXTURE_SMALL_MB = 5
+MIXTURE_SMALL_MB = 7.5
 C_FUNCTIONS = 90
 PICTURE = (9800, 7000)
 GO_MOVES = 24
-SQL_SCALE = 480
+SQL_SCALE = 500
 
 
 def main():

@@ -67,7 +67,7 @@ def programs(inputs, work, scale=1.0):
         Program("gawk", [find("gawk"), "-f", script["words.awk"], text, text],
                 {"LC_ALL": "C"}),
         Program("povray", [find("povray"), f"+I{script['scene.pov']}", "-D", "+WT1", "-GA", "-V",
-                           "+FP", f"+W{int(1120 * side)}", f"+H{int(840 * side)}", "+A0.3", "-C",
+                           "+FP", f"+W{int(1240 * side)}", f"+H{int(930 * side)}", "+A0.3", "-C",
                            f"+O{work / 'scene.ppm'}"],
                 output=work / "scene.ppm", is_c=False),
         Program("gz static", [str(inputs / "gz_static"), text]),
