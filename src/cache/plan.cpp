@@ -69,6 +69,15 @@ void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights
   for (size_t e = 0; e < weights.size(); ++e) graph.edges[e].weight = weights[e];
 }
 
+// The rules of thumb decide only between edges that the steps do not tell apart: a share of a step.
+void set_steps(std::span<const uint8_t> steps, placement::Graph& graph) {
+  CHECK(steps.size() < graph.edges.size()) << steps.size() << " steps";
+  for (size_t e = 0; e < steps.size(); ++e) {
+    double& weight = graph.edges[e].weight;
+    weight = steps[e] + weight / (2 + 2 * weight);
+  }
+}
+
 // Where the counters of the chosen edges go.
 void place_probes(const cfg::Procedure& procedure, const placement::Graph& graph,
                   const placement::Plan& chosen, const std::function<uint32_t()>& allocate,
@@ -136,7 +145,7 @@ void count_undetermined_edges(const placement::Graph& graph,
 }  // namespace
 
 translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
-                          const FeedbackWeights& feedback,
+                          const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate) {
   translate::Plan plan;
   plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
@@ -157,9 +166,10 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
   }
   placement::Graph graph = make_graph(procedure);
   placement::set_static_weights(graph);
-  if (kind == PlacementKind::kFeedback && feedback) {
-    set_feedback_weights(procedure, feedback, graph);
+  if (kind == PlacementKind::kFeedback && measured.feedback) {
+    set_feedback_weights(procedure, measured.feedback, graph);
   }
+  if (kind == PlacementKind::kEdges) set_steps(measured.steps, graph);
   for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
     graph.edges[back].role = EdgeRole::kMeasured;
     graph.edges[away].role = EdgeRole::kMeasured;
