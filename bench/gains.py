@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What each optimization gains: CPU time without it over CPU time with it.
 
-All others stay on; but what an earlier run has left (`recall`) is used only where it is itself what
-is measured, since it takes most of the work away from those that make first runs faster.  CPU time
-is user + system time of the program and the monitor; a figure is the median of the rounds' own
-ratios, above 1 where the optimization pays.  `sh` is a shell that starts fifty programs.
+All others stay on; but what an earlier run has left (`recall`) is used only where it, or what there
+is only with it (`weights`), is what is measured, since it takes most of the work away from those
+that make first runs faster.  CPU time is user + system time of the program and the monitor; a
+figure is the median of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a
+shell that starts fifty programs.
 
 usage: gains.py --tally=PATH [--runs=3] [--only=NAME,...] [--names=NAME,...] [--scale=1]
 """
@@ -25,6 +26,7 @@ PROGRAMS = ("bzip2", "perl", "lua fannkuch", "python3", "sqlite3", "cc1", "gawk"
 SHELL = programs.Program("sh", ["/bin/sh", "-c", "i=0; while [ $i -lt 50 ]; do /bin/true; "
                                 "i=$((i+1)); done"])
 RECALL = "recall"
+WEIGHTS = "weights"  # of later runs only
 
 
 def names_of(tally):
@@ -53,10 +55,16 @@ def measure(options, program, complaints):
     for _ in range(options.runs):
         with_it, output = seconds(options, program, [RECALL], "")
         outputs = [output]
+        if {RECALL, WEIGHTS} & set(options.names):
+            again, output = seconds(options, program, [], cache)
+            outputs.append(output)
         for name in options.names:
             if name == RECALL:
-                again, output = seconds(options, program, [], cache)
                 ratios[name].append(with_it / again)
+                continue
+            if name == WEIGHTS:
+                without, output = seconds(options, program, [WEIGHTS], cache)
+                ratios[name].append(without / again)
             else:
                 without, output = seconds(options, program, [RECALL, name], "")
                 ratios[name].append(without / with_it)

@@ -18,7 +18,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "fuzz"
 # The rooms that read hostile bytes, and those above them.
-ROOMS = ["report", "claims", "profile", "cfg", "placement", "isa", "elf", "base"]
+ROOMS = ["cache", "tracee", "translate", "report", "claims", "profile", "cfg", "placement", "isa",
+         "elf", "base"]
 SANITIZE = "address,undefined"
 
 

@@ -243,9 +243,11 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
 void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   const PhaseTimer timer(phases_, Phase::kPlace);
   const Module& module = *unit.module;
-  const FeedbackWeights feedback = feedback_ ? feedback_(module) : FeedbackWeights();
+  const EdgeWeights::Known known = weights_of(module, procedure.procedure);
+  stats_.weighed += known.weighed != nullptr;
+  const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps};
   procedure.plan =
-      make_plan(procedure.procedure, placement_, feedback, [&] { return procedure.counters++; });
+      make_plan(procedure.procedure, placement_, measured, [&] { return procedure.counters++; });
   if (module.generated || module.image->unwind_ranges().empty()) return;
   procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
 }

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "base/flat_map.h"
+#include "cache/edge_weights.h"
 #include "cache/events.h"
 #include "cache/known_procedures.h"
 #include "cache/modules.h"
@@ -67,6 +68,7 @@ struct CodeRecord {
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
   uint64_t known = 0;        // units whose procedure another image run had found
+  uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
 };
@@ -139,8 +141,11 @@ class CodeCache : public Translated {
 
   // What an earlier run has left; before anything is translated.
   void set_recollection(Recollection recollection);
-  // What this run leaves, from the sums of its counters; nothing where that is not news.
-  std::optional<Recollection> recollect(const std::vector<uint64_t>& counters) const;
+  // What this run leaves, from the sums of its counters, but for weights.
+  Recollected recollect(const std::vector<uint64_t>& counters) const;
+  // Those of an earlier run, or nullptr; before anything is translated.
+  void set_weights(std::shared_ptr<const EdgeWeights> weights) { weights_ = std::move(weights); }
+  const std::shared_ptr<const EdgeWeights>& weights() const { return weights_; }
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
@@ -228,6 +233,7 @@ class CodeCache : public Translated {
   std::shared_ptr<const KnownProcedure> find_procedure(Unit& unit, cfg::DiscoverRequest& request,
                                                        LinkAddr address, KnownProcedures* shared);
   void place(const Unit& unit, KnownProcedure& procedure);
+  EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
   void number_probes(Unit& unit, const KnownProcedure& known);
   Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
   void register_unit(Unit& unit, Area& area);
@@ -296,6 +302,7 @@ class CodeCache : public Translated {
   void recall_units(uint32_t index, const Module& module);
   void recall_links(uint32_t index, const Module& module);
   void recall_pairs();
+  bool has_news(const Recollection& left) const;
   BlockRef make_ahead(const Certain& callee);
   void follow_linkage_slot(uint32_t id);
   void join_table(uint32_t site_id, TargetAddr asked);
@@ -319,7 +326,9 @@ class CodeCache : public Translated {
   PlacementKind placement_;
   PhaseTimes& phases_;
   Optimizations optimizations_;
-  Recollection recollection_;            // what is left to be made of it
+  Recollection recollection_;
+  std::vector<Recollection::Led> waiting_led_;  // those of it that wait for a module
+  std::shared_ptr<const EdgeWeights> weights_;
   std::vector<const Module*> recalled_;  // by its modules: those that have been made
   std::vector<uint32_t> fresh_;          // units made since the last `translate_ahead`
   CacheJournal* kept_ = nullptr;

@@ -19,6 +19,20 @@ bool is_recalled(const Module& module) {
          module.image->build_id().size() <= RecallFolder::kBuildIdBytesMax;
 }
 
+uint64_t mix(uint64_t state, uint64_t word) {
+  state = (state ^ word) * 0x9E3779B97F4A7C15ull;
+  return state ^ state >> 29;
+}
+
+// Tell what is on record apart; two that are alike only hide that one of them is new.
+uint64_t key_of(const Recollection::Asked& one) {
+  return mix(mix(1, one.module), one.address);
+}
+uint64_t key_of(const Recollection::Led& one) {
+  const uint64_t modules = static_cast<uint64_t>(one.module) << 32 | one.to_module;
+  return mix(mix(mix(2, modules), one.block), one.to);
+}
+
 }  // namespace
 
 // A guess must leave room for what is asked for.
@@ -29,7 +43,17 @@ bool CodeCache::has_room_for_guesses() const {
 
 void CodeCache::set_recollection(Recollection recollection) {
   recollection_ = std::move(recollection);
+  waiting_led_ = recollection_.led;
   recalled_.assign(recollection_.modules.size(), nullptr);
+}
+
+// Placed now or by another image run of the session: any placement counts exactly.
+EdgeWeights::Known CodeCache::weights_of(const Module& module,
+                                         const cfg::Procedure& procedure) const {
+  const bool wanted =
+      placement_ == PlacementKind::kEdges && optimizations_.has(Optimization::kWeights);
+  if (weights_ == nullptr || !wanted || !is_recalled(module)) return {};
+  return weights_->find(module.image->build_id(), procedure, shape_of(procedure));
 }
 
 // The parts of modules that code has been asked for since the last time.
@@ -90,7 +114,7 @@ void CodeCache::recall_pairs() {
     if (!units_[block.unit]->replaceable) site_at.emplace(address_of(block).value(), id);
   }
   std::vector<Recollection::Led> waiting;
-  for (const Recollection::Led& led : recollection_.led) {
+  for (const Recollection::Led& led : waiting_led_) {
     const Module* from = recalled_[led.module];
     const Module* to = recalled_[led.to_module];
     if (from == nullptr || to == nullptr) {
@@ -111,13 +135,32 @@ void CodeCache::recall_pairs() {
     join_pair(site->second, target, ref);
     if (state.pairs.size() > before) state.pairs.back().recalled = true;
   }
-  recollection_.led = std::move(waiting);
+  waiting_led_ = std::move(waiting);
 }
 
-// What has been executed, for the next run; nothing if that is no more than this one was told.
-// What was recalled in vain stays on record, for programs that do now this and now that, as long as
-// it is not the larger part.
-std::optional<Recollection> CodeCache::recollect(const std::vector<uint64_t>& counters) const {
+// Whether this run was not told all of it.  What could not be made at once (code from before its
+// module was complete) is on record all the same.
+bool CodeCache::has_news(const Recollection& left) const {
+  std::vector<uint32_t> told_number;  // by module of `left`
+  for (const std::string& id : left.modules) {
+    const auto it = std::ranges::find(recollection_.modules, id);
+    told_number.push_back(static_cast<uint32_t>(it - recollection_.modules.begin()));
+  }
+  std::unordered_set<uint64_t> told;
+  told.reserve(recollection_.asked.size() + recollection_.led.size());
+  for (const Recollection::Asked& one : recollection_.asked) told.insert(key_of(one));
+  for (const Recollection::Led& one : recollection_.led) told.insert(key_of(one));
+  const auto is_new = [&](auto one) {
+    one.module = told_number[one.module];
+    if constexpr (requires { one.to_module; }) one.to_module = told_number[one.to_module];
+    return !told.contains(key_of(one));
+  };
+  return std::ranges::any_of(left.asked, is_new) || std::ranges::any_of(left.led, is_new);
+}
+
+// What has been executed, for the next run.  What was recalled in vain stays on record, for
+// programs that do now this and now that, until a run finds it to be the larger part.
+Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   const auto is_counted = [&](int32_t id) {
     return id != kNoCounter && counters[static_cast<size_t>(id)] != 0;
   };
@@ -136,7 +179,9 @@ std::optional<Recollection> CodeCache::recollect(const std::vector<uint64_t>& co
   const auto is_lasting = [](const Unit& unit) {
     return !unit.dead && !unit.replaceable && is_recalled(*unit.module);
   };
-  Recollection result;
+  Recollected left;
+  left.module_of.resize(units_.size());
+  Recollection& result = left.what;
   std::map<std::string, uint32_t> numbers;
   const auto number_of = [&](const Module& module) {
     const std::string& id = module.image->build_id();
@@ -145,17 +190,16 @@ std::optional<Recollection> CodeCache::recollect(const std::vector<uint64_t>& co
     return it->second;
   };
   const auto note = [&](const Unit& unit) {
-    result.asked.push_back(
-        {number_of(*unit.module), static_cast<uint8_t>(unit.asked_how), unit.asked.value()});
+    const uint32_t module = number_of(*unit.module);
+    result.asked.push_back({module, static_cast<uint8_t>(unit.asked_how), unit.asked.value()});
+    left.module_of[unit.id] = module;
   };
-  bool news = false;
   std::vector<const Unit*> in_vain;
   for (const auto& unit : units_) {
     if (!is_lasting(*unit)) continue;
     const bool executed = is_executed(*unit);
     if (executed) note(*unit);
     if (!executed && unit->recalled) in_vain.push_back(unit.get());
-    news |= executed && !unit->recalled;
   }
   const bool keeps_vain = in_vain.size() <= result.asked.size();
   if (keeps_vain) std::for_each(in_vain.begin(), in_vain.end(), [&](const Unit* u) { note(*u); });
@@ -176,14 +220,13 @@ std::optional<Recollection> CodeCache::recollect(const std::vector<uint64_t>& co
           {times,
            {number_of(*unit.module), number_of(*to.module),
             unit.address_of(state.site.block).value(), to.module->to_link(pair.target).value()}});
-      news |= times != 0 && !pair.recalled;
     }
   }
-  if (!news) return std::nullopt;
   std::stable_sort(led.begin(), led.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [times, one] : led) result.led.push_back(one);
-  return result;
+  left.news = !keeps_vain || has_news(result);
+  return left;
 }
 
 }  // namespace tally::engine

@@ -12,6 +12,7 @@ enum class Optimization : uint8_t {
   kAhead,      // procedures that are sure to be called are translated with their caller
   kTables,     // the first jump through a table known to discovery leads to all of its targets
   kRecall,     // what an earlier run of the program has translated is translated at once (recall.h)
+  kWeights,    // counters go where, by an earlier run's counts, they cost least (edge_weights.h)
   kShared,     // procedures are found once for all programs of a session (known_procedures.h)
   kJoins,      // branches to a procedure lead there before they are first taken
   kHashes,     // an indirect branch with many targets finds them through a table
@@ -20,9 +21,9 @@ enum class Optimization : uint8_t {
   kPaired,     // calls and returns of large programs pair up, as the processor expects
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
 };
-inline constexpr std::array<std::string_view, 10> kOptimizationNames = {
-    "ahead",  "tables", "recall", "shared", "joins",
-    "hashes", "flags",  "low32",  "paired", "unspilled"};
+inline constexpr std::array<std::string_view, 11> kOptimizationNames = {
+    "ahead",  "tables", "recall", "weights", "shared",   "joins",
+    "hashes", "flags",  "low32",  "paired",  "unspilled"};
 
 // Those that are on.
 class Optimizations {

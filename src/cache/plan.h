@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "cfg/procedure.h"
@@ -28,13 +29,19 @@ enum class PlacementKind : uint8_t {
 // Weight of an edge in an earlier run; negative when not known.
 using FeedbackWeights = std::function<double(LinkAddr from_block, LinkAddr to_block)>;
 
+// What is known of a procedure from runs before.
+struct MeasuredWeights {
+  FeedbackWeights feedback;        // kFeedback
+  std::span<const uint8_t> steps;  // kEdges; see edge_weights.h.  Empty: nothing is known
+};
+
 // The static graph: node i is block i, node blocks.size() is EXIT; edge i is the procedure's edge
 // i; the last edge is the virtual EXIT -> root.
 placement::Graph make_graph(const cfg::Procedure& procedure);
 
 // Chooses the counters of one procedure.  `allocate` hands out counter numbers.
 translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
-                          const FeedbackWeights& feedback,
+                          const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate);
 
 }  // namespace tally::engine

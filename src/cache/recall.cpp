@@ -1,4 +1,4 @@
-// See recall.h.  The file: magic, version, four counted lists, and a digest of all before it.
+// See recall.h.  The file: magic, version, six counted lists, and a digest of all before it.
 #include "cache/recall.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 // Another number whenever discovery or the file changes so that old guesses are worth nothing.
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr const char* kSuffix = ".recall";
 
 uint64_t digest_of(std::span<const uint8_t> bytes) {
@@ -79,10 +79,56 @@ Recollection::Led read_led(ByteReader& reader) {
   return led;
 }
 
+Recollection::Weighed read_weighed(ByteReader& reader) {
+  Recollection::Weighed weighed;
+  weighed.module = reader.u32();
+  weighed.shape = reader.u32();
+  weighed.entry = reader.u64();
+  weighed.edges = reader.u32();
+  weighed.heaviest_bits = reader.u8();
+  return weighed;
+}
+
+// Most edges are never executed: behind a 0 is how many more there are, up to 255.
+void put_steps(std::vector<uint8_t>& out, std::span<const uint8_t> steps) {
+  put(out, static_cast<uint32_t>(steps.size()));
+  for (size_t i = 0; i < steps.size(); ++i) {
+    put(out, steps[i]);
+    if (steps[i] != 0) continue;
+    const size_t first = i;
+    while (i + 1 < steps.size() && i - first < UINT8_MAX && steps[i + 1] == 0) ++i;
+    put(out, static_cast<uint8_t>(i - first));
+  }
+}
+
+// Too many are a failure, as a read past the end is.
+std::vector<uint8_t> read_steps(ByteReader& reader) {
+  std::vector<uint8_t> steps;
+  const uint32_t size = reader.u32();
+  if (size > Recollection::kStepsMax) reader.skip(UINT64_MAX);
+  while (reader.ok() && steps.size() < size) {
+    const uint8_t step = reader.u8();
+    steps.insert(steps.end(), step == 0 ? reader.u8() + size_t{1} : 1, step);
+  }
+  return steps;
+}
+
+// Every edge that is spoken of has a step, and no step is left.
+bool is_weighed_soundly(const Recollection& r) {
+  uint64_t edges = 0;
+  for (const Recollection::Weighed& one : r.weighed) {
+    if (one.module >= r.modules.size()) return false;
+    if (one.heaviest_bits == 0 || one.heaviest_bits > 64) return false;
+    edges += one.edges;
+  }
+  return edges == r.steps.size();
+}
+
 // Whether all that is named is there.
 bool is_sound(const Recollection& r) {
   const auto known = [&](const auto& one) { return one.module < r.modules.size(); };
-  return std::ranges::all_of(r.asked, known) && std::ranges::all_of(r.entered, known) &&
+  return is_weighed_soundly(r) && std::ranges::all_of(r.asked, known) &&
+         std::ranges::all_of(r.entered, known) &&
          std::ranges::all_of(r.led, [&](const Recollection::Led& led) {
            return known(led) && led.to_module < r.modules.size();
          });
@@ -117,6 +163,15 @@ std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
     put(out, led.block);
     put(out, led.to);
   }
+  put(out, static_cast<uint32_t>(recollection.weighed.size()));
+  for (const Recollection::Weighed& weighed : recollection.weighed) {
+    put(out, weighed.module);
+    put(out, weighed.shape);
+    put(out, weighed.entry);
+    put(out, weighed.edges);
+    put(out, weighed.heaviest_bits);
+  }
+  put_steps(out, recollection.steps);
   put(out, digest_of(out));
   return out;
 }
@@ -134,6 +189,8 @@ Result<Recollection> decode_recollection(std::span<const uint8_t> bytes) {
   read_list(reader, result.asked, read_asked);
   read_list(reader, result.entered, read_entered);
   read_list(reader, result.led, read_led);
+  read_list(reader, result.weighed, read_weighed);
+  result.steps = read_steps(reader);
   if (!reader.ok() || !reader.at_end() || !is_sound(result)) return make_error("damaged");
   return result;
 }

@@ -8,7 +8,8 @@
 // addresses translation was asked for, where procedures were entered in their middle, and which
 // targets indirect branches had, the most frequent last.  The next run translates a module's part
 // of it with the first request for code of that module, and makes the pairs as soon as both sides
-// are there; so the most frequent target comes first in its chain.
+// are there; so the most frequent target comes first in its chain.  How heavy the edges were tells
+// it where counters cost least (edge_weights.h).
 //
 //     run 1:  f?  g?  h?  f->h?  ...  6,500 requests           recall/<build-id>, 90 KB
 //     run 2:  _start? (and all else with it)  ...  some hundred requests
@@ -25,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,10 +52,29 @@ struct Recollection {
     uint64_t block = 0;
     auto operator<=>(const Entered&) const = default;
   };
+  struct Weighed {  // a procedure that was executed, and how often each of its edges was
+    uint32_t module = 0;
+    uint32_t shape = 0;         // of its graph
+    uint64_t entry = 0;         // link address
+    uint32_t edges = 0;         // so many of `steps`, one procedure's behind the other's
+    uint8_t heaviest_bits = 0;  // of the largest count
+    auto operator<=>(const Weighed&) const = default;
+  };
   std::vector<std::string> modules;  // build-ids
   std::vector<Asked> asked;          // in the order they were
   std::vector<Entered> entered;
   std::vector<Led> led;  // seldom taken ones first
+  std::vector<Weighed> weighed;
+  std::vector<uint8_t> steps;
+  // More are not kept; the largest program of bench/programs.py has a quarter of this.
+  static constexpr size_t kStepsMax = 4 << 20;
+};
+
+// What a run has to leave; it is written only where it differs.
+struct Recollected {
+  Recollection what;
+  std::vector<std::optional<uint32_t>> module_of;  // by unit, of those that are on record
+  bool news = false;  // it is more than this run was told, or much less
 };
 
 // As bytes, and back.  Errors: damaged, of another version, too large.

@@ -170,15 +170,16 @@ void ImageRun::recall() {
     if (module->main_program) program_build_id_ = module->image->build_id();
     if (!module->main_program) module->sealed = true;  // the loader, which begins with itself
   }
-  if (!program_build_id_.empty()) cache_.set_recollection(options_.recall.find(program_build_id_));
+  if (program_build_id_.empty()) return;
+  Recollection found = options_.recall.find(program_build_id_);
+  // Also where they are not used: those of a larger run are left as they are.
+  if (!found.weighed.empty()) cache_.set_weights(std::make_shared<const EdgeWeights>(found));
+  cache_.set_recollection(std::move(found));
 }
 
 // A guess that cannot be kept changes no count; the report shows why.
-void ImageRun::leave_recollection(const std::vector<uint64_t>& counters) {
-  if (program_build_id_.empty()) return;
-  const std::optional<Recollection> recollection = cache_.recollect(counters);
-  if (!recollection) return;
-  if (Status kept = options_.recall.keep(program_build_id_, *recollection); !kept) {
+void ImageRun::leave(const Recollected& left) {
+  if (Status kept = options_.recall.keep(program_build_id_, left.what); !kept) {
     facts_.more.emplace_back("recall_not_kept", kept.error().message);
   }
 }
@@ -433,7 +434,10 @@ void ImageRun::solve(profile::Profile& result) {
   // The profile of a large program is as large as what it is made from; both should not be here at
   // once more than need be.
   constexpr uint64_t kLargeBlocks = 300'000;
-  leave_recollection(counters);
+  // What is left is known by what only running needs, the weights when all is solved.
+  const bool leaves = !program_build_id_.empty();
+  Recollected left = leaves ? cache_.recollect(counters) : Recollected();
+  WeightsToLeave weights(left, cache_.weights().get());
   region_.unmap();
   cache_.seal();
   if (cache_.stats().blocks > kLargeBlocks) malloc_trim(0);
@@ -442,8 +446,12 @@ void ImageRun::solve(profile::Profile& result) {
   }
   const PerfMap names = PerfMap::read(process_->pid());
   build_profile({cache_, ledger_, counters, describe_modules(modules_),
-                 [&](const Unit& unit) { return procedure_name(unit, names); }},
+                 [&](const Unit& unit) { return procedure_name(unit, names); },
+                 [&](const Unit& unit, std::span<const placement::Count> edges) {
+                   if (leaves) weights.add(unit, edges);
+                 }},
                 result);
+  if (left.news || weights.is_news()) leave(left);
   totals_.add_rows(result, facts_.begun);
   facts_.counters = counters.size();
   for (uint64_t value : counters) facts_.counter_increments += value;
@@ -481,6 +489,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
+  run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));
   });

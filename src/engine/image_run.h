@@ -170,7 +170,7 @@ class ImageRun {
   void choose_forms();
   void enable_feedback();
   void recall();
-  void leave_recollection(const std::vector<uint64_t>& counters);
+  void leave(const Recollected& left);
   bool caught_by_net(const tracee::Event& event);
   bool back_from_vsyscall(uint32_t slot, user_regs_struct& regs);
   void explain_signal(const tracee::Event& event);

@@ -315,6 +315,7 @@ class Builder {
   void build_unit(const Unit& unit) {
     placement::Graph graph;
     const placement::Solution solution = solve(unit, graph);
+    if (request_.solved) request_.solved(unit, solution.edges);
     add_procedure(unit, solution);
     for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(unit, b, solution);
     for (uint32_t e = 0; e < unit.procedure.edges.size(); ++e) add_edge(unit, e, solution);

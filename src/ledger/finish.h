@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cache/translated.h"
 #include "ledger/ledger_books.h"
+#include "placement/placement.h"
 #include "profile/model.h"
 
 namespace tally::engine {
@@ -19,6 +21,8 @@ struct FinishRequest {
   std::vector<uint64_t> counters;  // the sums over all threads, by counter number
   std::vector<profile::Module> modules;
   std::function<std::string(const Unit&)> name_of;  // of a procedure; empty when it has none
+  // Sees the counts of each unit's edges, the procedure's first, in its order.  May be empty.
+  std::function<void(const Unit&, std::span<const placement::Count> edges)> solved = {};
 };
 void build_profile(const FinishRequest& request, profile::Profile& profile);
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -17,6 +18,10 @@ Recollection example() {
   r.asked = {{0, 0, 0x1000}, {1, 2, 0xffff'ffff'ffff'fff0}, {0, 1, 0x1010}};
   r.entered = {{1, 0x2345}};
   r.led = {{0, 1, 0x1004, 0x2000}, {1, 1, 1, 2}};
+  r.weighed = {{0, 0xfedc, 0x1000, 3, 17}, {1, 1, 0xffff'ffff'ffff'fff0, 700, 64}};
+  r.steps = {255, 0, 4};
+  r.steps.resize(703, 0);
+  r.steps[500] = 9;
   return r;
 }
 
@@ -25,6 +30,8 @@ void expect_same(const Recollection& a, const Recollection& b) {
   EXPECT_EQ(a.asked, b.asked);
   EXPECT_EQ(a.entered, b.entered);
   EXPECT_EQ(a.led, b.led);
+  EXPECT_EQ(a.weighed, b.weighed);
+  EXPECT_EQ(a.steps, b.steps);
 }
 
 class Folder {
@@ -72,6 +79,41 @@ TEST(Recall, CountsAndModulesBeyondWhatIsThereAreRefused) {
   EXPECT_FALSE(decode_recollection(encode_recollection(strange)));
   strange = example();
   strange.entered[0].module = 2;
+  EXPECT_FALSE(decode_recollection(encode_recollection(strange)));
+}
+
+// However many zeros there are and wherever they end.
+TEST(Recall, StepsThereAndBack) {
+  for (size_t zeros = 0; zeros < 600; ++zeros) {
+    for (const bool closed : {false, true}) {
+      Recollection r = example();
+      r.steps.assign(zeros, 0);
+      if (closed) r.steps.push_back(3);
+      r.weighed = {{0, 1, 2, static_cast<uint32_t>(r.steps.size()), 1}};
+      const auto back = decode_recollection(encode_recollection(r));
+      ASSERT_TRUE(back) << zeros;
+      expect_same(*back, r);
+    }
+  }
+}
+
+TEST(Recall, WeightsThatDoNotAddUpAreRefused) {
+  Recollection strange = example();
+  strange.weighed[1].module = 2;
+  EXPECT_FALSE(decode_recollection(encode_recollection(strange)));
+  for (const int more : {-1, 1}) {
+    strange = example();
+    strange.weighed[0].edges += static_cast<uint32_t>(more);
+    EXPECT_FALSE(decode_recollection(encode_recollection(strange)));
+  }
+  for (const uint8_t bits : std::array<uint8_t, 2>{0, 65}) {
+    strange = example();
+    strange.weighed[0].heaviest_bits = bits;
+    EXPECT_FALSE(decode_recollection(encode_recollection(strange)));
+  }
+  strange = example();
+  strange.weighed[1].edges += Recollection::kStepsMax;
+  strange.steps.resize(strange.steps.size() + Recollection::kStepsMax, 0);
   EXPECT_FALSE(decode_recollection(encode_recollection(strange)));
 }
 

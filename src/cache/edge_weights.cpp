@@ -1,0 +1,109 @@
+// See edge_weights.h.
+#include "cache/edge_weights.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+namespace tally::engine {
+
+namespace {
+
+constexpr uint8_t kHeaviestStep = 255;
+
+// Grows with the count: its power of two, and the 16th of the way to the next.
+uint32_t sixteenths_of_octave(uint64_t count) {
+  constexpr unsigned kMantissaBits = 52, kKeptBits = 4;
+  const auto bits = std::bit_cast<uint64_t>(static_cast<double>(count));
+  return static_cast<uint32_t>(bits >> (kMantissaBits - kKeptBits));
+}
+
+uint64_t mix(uint64_t state, uint64_t word) {
+  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15ull;
+  state = (state ^ word) * kFactor;
+  return state ^ state >> 32;
+}
+
+}  // namespace
+
+uint32_t shape_of(const cfg::Procedure& procedure) {
+  uint64_t state = mix(procedure.blocks.size(), procedure.edges.size());
+  for (const cfg::Block& block : procedure.blocks) {
+    state = mix(state, procedure.address_of(block).value());
+  }
+  for (const cfg::Edge& edge : procedure.edges) {
+    const uint64_t to = edge.to == cfg::kExitBlock ? ~edge.target.value() : edge.to;
+    const auto kind = static_cast<uint64_t>(edge.kind);
+    state = mix(state, to ^ static_cast<uint64_t>(edge.from) << 32 ^ kind << 24);
+  }
+  return static_cast<uint32_t>(state);
+}
+
+void append_steps(std::span<const uint64_t> counts, uint64_t heaviest, std::vector<uint8_t>& out) {
+  const uint32_t top = sixteenths_of_octave(heaviest);
+  for (const uint64_t count : counts) {
+    const uint32_t below = count == 0 ? kHeaviestStep : top - sixteenths_of_octave(count);
+    const uint32_t step = kHeaviestStep - std::min<uint32_t>(below, kHeaviestStep);
+    out.push_back(static_cast<uint8_t>(count == 0 ? 0 : std::max(step, 1u)));
+  }
+}
+
+EdgeWeights::EdgeWeights(Recollection& recollection)
+    : weighed_(std::exchange(recollection.weighed, {})),
+      steps_(std::exchange(recollection.steps, {})) {
+  std::vector<FlatMap<uint32_t>*> by_module;
+  for (const std::string& id : recollection.modules) by_module.push_back(&by_entry_[id]);
+  first_.reserve(weighed_.size());
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < weighed_.size(); ++i) {
+    const Recollection::Weighed& one = weighed_[i];
+    first_.push_back(first);
+    first += one.edges;
+    CHECK(first <= steps_.size()) << "edges without a step";
+    if (one.entry != ~0ull) by_module[one.module]->set(one.entry, i);
+  }
+}
+
+EdgeWeights::Known EdgeWeights::find(const std::string& build_id, const cfg::Procedure& procedure,
+                                     uint32_t shape) const {
+  const auto module = by_entry_.find(build_id);
+  if (module == by_entry_.end() || procedure.entry.value() == ~0ull) return {};
+  const uint32_t* index = module->second.find(procedure.entry.value());
+  if (index == nullptr) return {};
+  const Recollection::Weighed& one = weighed_[*index];
+  if (one.edges != procedure.edges.size() || one.shape != shape) return {};
+  return {&one, std::span(steps_).subspan(first_[*index], one.edges)};
+}
+
+void WeightsToLeave::add(const Unit& unit, std::span<const placement::Count> edges) {
+  if (unit.id >= left_.module_of.size() || !left_.module_of[unit.id]) return;
+  const cfg::Procedure& procedure = unit.procedure;
+  counts_.clear();
+  double sum = 0;
+  for (const placement::Count& count : edges.first(procedure.edges.size())) {
+    counts_.push_back(count.value);
+    sum += static_cast<double>(count.value);
+  }
+  if (counts_.empty()) return;
+  Recollection& what = left_.what;
+  const uint32_t module = *left_.module_of[unit.id];
+  const uint32_t shape = shape_of(procedure);
+  EdgeWeights::Known known;
+  if (before_ != nullptr) known = before_->find(what.modules[module], procedure, shape);
+  const auto [lightest, heaviest] = std::ranges::minmax(counts_);
+  if (lightest == heaviest && known.weighed == nullptr) return;  // nothing to choose by
+  const auto bits = static_cast<uint8_t>(std::bit_width(heaviest));
+  const uint8_t known_bits = known.weighed == nullptr ? 0 : known.weighed->heaviest_bits;
+  total_ += sum;
+  if (known_bits == 0 || bits >= known_bits + kBitsThatMatter) fresh_ += sum;
+  if (what.steps.size() + counts_.size() > Recollection::kStepsMax) return;
+  what.weighed.push_back({module, shape, procedure.entry.value(),
+                          static_cast<uint32_t>(counts_.size()), std::max(bits, known_bits)});
+  if (bits >= known_bits) {
+    append_steps(counts_, heaviest, what.steps);
+  } else {
+    what.steps.insert(what.steps.end(), known.steps.begin(), known.steps.end());
+  }
+}
+
+}  // namespace tally::engine

@@ -1,0 +1,88 @@
+// Measured weights of edges, as a run leaves them for the next of the same program.
+//
+// Problem.  Counters are placed before a procedure runs, so its edges are weighed by rules of thumb
+// (placement.h), which do not know that one side of a branch is the rule and the other the
+// exception.  A profile knows, but reading one costs a large program a second.
+//
+// Idea.  What an earlier run leaves (recall.h) holds a byte for each edge of each procedure that it
+// has executed.  A spanning tree asks for nothing but the order of the weights within a procedure,
+// so the byte says how far below the procedure's heaviest edge this one is:
+//
+//     count     1,000,000   1,000,000   500,000   3         0
+//     step            255         255       239   1         0        (16 steps for each halving)
+//
+// What is less than about a 60,000th of the heaviest shares step 1.  Where steps are alike, and
+// where the earlier run has not been, the rules of thumb decide (plan.cpp).
+//
+// It is a guess: any placement counts exactly.  Discovery may find a procedure otherwise than it
+// did then (other code in its way, another jump table), so a digest of blocks and edges tells, and
+// that procedure keeps the rules of thumb.
+//
+// When weights are renewed.  Those of a large run are worth more than those of a small one, so a
+// procedure's are replaced by those of a run in which its heaviest edge was at least as heavy.  But
+// the file is not written for that alone, unless a sixteenth of what the run has executed had
+// weights of a run less than a sixteenth as large, or none.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/flat_map.h"
+#include "cache/recall.h"
+#include "cache/translated.h"
+#include "cfg/procedure.h"
+#include "placement/placement.h"
+
+namespace tally::engine {
+
+// Tells one outcome of discovery from another, as far as the numbers of edges go.
+uint32_t shape_of(const cfg::Procedure& procedure);
+
+// A step for each count, behind those that are there.  `heaviest`: the largest count.
+void append_steps(std::span<const uint64_t> counts, uint64_t heaviest, std::vector<uint8_t>& out);
+
+// Those that an earlier run has left; never changed, so that fork children share them.
+class EdgeWeights {
+ public:
+  // Takes the weights out of a recollection that is sound.
+  explicit EdgeWeights(Recollection& recollection);
+
+  struct Known {
+    const Recollection::Weighed* weighed = nullptr;  // nullptr: none, or of another graph
+    std::span<const uint8_t> steps;                  // by edge
+  };
+  Known find(const std::string& build_id, const cfg::Procedure& procedure, uint32_t shape) const;
+
+ private:
+  std::vector<Recollection::Weighed> weighed_;
+  std::vector<uint64_t> first_;  // by `weighed_`: in `steps_`
+  std::vector<uint8_t> steps_;
+  // By build-id: link address of an entry -> index in `weighed_`.
+  std::map<std::string, FlatMap<uint32_t>> by_entry_;
+};
+
+// Adds weights to what is left, one unit after the other, as their counts become known.
+class WeightsToLeave {
+ public:
+  // `before`: what this run was told; may be nullptr.
+  WeightsToLeave(Recollected& left, const EdgeWeights* before) : left_(left), before_(before) {}
+
+  // `edges`: the procedure's edges first, in its order.
+  void add(const Unit& unit, std::span<const placement::Count> edges);
+  // Whether what was not known makes a difference.
+  bool is_news() const { return total_ > 0 && fresh_ * kShareThatMatters >= total_; }
+
+ private:
+  static constexpr double kShareThatMatters = 16;
+  static constexpr uint8_t kBitsThatMatter = 4;
+
+  Recollected& left_;
+  const EdgeWeights* before_;
+  std::vector<uint64_t> counts_;  // of the unit at hand
+  double total_ = 0, fresh_ = 0;  // executions of edges: all, and those without good weights
+};
+
+}  // namespace tally::engine
