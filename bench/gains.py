@@ -3,9 +3,10 @@
 
 All others stay on; but what an earlier run has left (`recall`) is used only where it, or what there
 is only with it (`weights`), is what is measured, since it takes most of the work away from those
-that make first runs faster.  CPU time is user + system time of the program and the monitor; a
-figure is the median of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a
-shell that starts fifty programs.
+that make first runs faster.  `ahead` and `tables` are switched off together: each does some of the
+other's work.  CPU time is user + system time of the program and the monitor; a figure is the median
+of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a shell that starts fifty
+programs.
 
 usage: gains.py --tally=PATH [--runs=3] [--only=NAME,...] [--names=NAME,...] [--scale=1]
 """
@@ -27,13 +28,15 @@ SHELL = programs.Program("sh", ["/bin/sh", "-c", "i=0; while [ $i -lt 50 ]; do /
                                 "i=$((i+1)); done"])
 RECALL = "recall"
 WEIGHTS = "weights"  # of later runs only
+TOGETHER = ("ahead", "tables")
 
 
 def names_of(tally):
     """The optimizations that this build has, from its own words."""
     said = subprocess.run([tally, "profile", "--no-opt=?", "--", "/bin/true"],
                           capture_output=True, text=True, check=False).stderr
-    return re.search(r"must be one of (.*)", said).group(1).split(", ")
+    names = re.search(r"must be one of (.*)", said).group(1).split(", ")
+    return ["+".join(TOGETHER), *(name for name in names if name not in TOGETHER)]
 
 
 def seconds(options, program, off, cache):
@@ -66,7 +69,7 @@ def measure(options, program, complaints):
                 without, output = seconds(options, program, [WEIGHTS], cache)
                 ratios[name].append(without / again)
             else:
-                without, output = seconds(options, program, [RECALL, name], "")
+                without, output = seconds(options, program, [RECALL, *name.split("+")], "")
                 ratios[name].append(without / with_it)
             outputs.append(output)
         if any(output != expected for output in outputs):
@@ -85,7 +88,8 @@ def main():
     parser.add_argument("--tally", required=True)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default=",".join(PROGRAMS + (SHELL.name,)))
-    parser.add_argument("--names", default="", help="optimizations; all if none is given")
+    parser.add_argument("--names", default="",
+                        help="optimizations, A+B for two at once; all if none is given")
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     options.tally = str(pathlib.Path(options.tally).resolve())
