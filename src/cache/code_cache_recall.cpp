@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/mix.h"
 #include "cache/code_cache.h"
 
 namespace tally::engine {
@@ -17,11 +18,6 @@ bool is_recalled(const Module& module) {
   return !module.generated && !module.from_memory && module.image != nullptr &&
          !module.image->build_id().empty() &&
          module.image->build_id().size() <= RecallFolder::kBuildIdBytesMax;
-}
-
-uint64_t mix(uint64_t state, uint64_t word) {
-  state = (state ^ word) * 0x9E3779B97F4A7C15ull;
-  return state ^ state >> 29;
 }
 
 // Tell what is on record apart; two that are alike only hide that one of them is new.

@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include "base/mix.h"
+
 namespace tally::engine {
 
 namespace {
@@ -16,12 +18,6 @@ uint32_t sixteenths_of_octave(uint64_t count) {
   constexpr unsigned kMantissaBits = 52, kKeptBits = 4;
   const auto bits = std::bit_cast<uint64_t>(static_cast<double>(count));
   return static_cast<uint32_t>(bits >> (kMantissaBits - kKeptBits));
-}
-
-uint64_t mix(uint64_t state, uint64_t word) {
-  constexpr uint64_t kFactor = 0x9E3779B97F4A7C15ull;
-  state = (state ^ word) * kFactor;
-  return state ^ state >> 32;
 }
 
 }  // namespace

@@ -443,8 +443,7 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
                         [&](auto& as) { return emit_hash_dispatch(as, state.hash, table, reg); }));
 }
 
-// ---- jumps whose flags can be made again
-// ---------------------------------------------------------
+// ---- jumps that keep nothing -------------------------------------------------------------------
 
 void CodeCache::keep_flags_from(BlockRef ref) {
   const Unit& unit = *units_[ref.unit];

@@ -1,12 +1,10 @@
 // See flags_again.h.
 #include "isa/flags_again.h"
 
-#include <Zydis/Zydis.h>
-
 #include <algorithm>
 
 #include "base/check.h"
-#include "isa/insn.h"
+#include "isa/zydis.h"
 
 namespace tally::isa {
 namespace {
@@ -19,27 +17,13 @@ struct Decoded {
 };
 
 bool decode_full(std::span<const uint8_t> bytes, Decoded& out) {
-  static const ZydisDecoder decoder = [] {
-    ZydisDecoder d;
-    ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    return d;
-  }();
   return ZYAN_SUCCESS(
-      ZydisDecoderDecodeFull(&decoder, bytes.data(), bytes.size(), &out.insn, out.operands));
-}
-
-ZydisRegister whole(ZydisRegister reg) {
-  return ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-}
-
-// Of a general register, or a part of it, in encoding order; anything else for others.
-int number_of(ZydisRegister reg) {
-  return static_cast<int>(whole(reg)) - static_cast<int>(ZYDIS_REGISTER_RAX);
+      ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), bytes.size(), &out.insn, out.operands));
 }
 
 // A bit for each general register; 0 for any other.
 uint32_t bit_of(ZydisRegister reg) {
-  const int number = number_of(reg);
+  const int number = register_number(reg);
   return number >= 0 && number < 16 ? 1u << number : 0;
 }
 
@@ -79,7 +63,7 @@ Way way_of(const Decoded& d) {
   }
   const bool immediate = from.type == ZYDIS_OPERAND_TYPE_IMMEDIATE;
   const bool plain = immediate || from.type == ZYDIS_OPERAND_TYPE_REGISTER;
-  const bool apart = immediate || whole(to.reg.value) != whole(from.reg.value);
+  const bool apart = immediate || register_number(to.reg.value) != register_number(from.reg.value);
   switch (d.insn.mnemonic) {
     case ZYDIS_MNEMONIC_CMP:
     case ZYDIS_MNEMONIC_TEST:
@@ -120,7 +104,7 @@ void append(FlagsAgain& again, std::span<const uint8_t> bytes) {
 
 // test x, x
 void append_test(FlagsAgain& again, ZydisRegister reg) {
-  const int number = number_of(reg);
+  const int number = register_number(reg);
   const ZydisRegisterClass size = ZydisRegisterGetClass(reg);
   const auto low = static_cast<uint8_t>(number & 7);
   const auto rex =

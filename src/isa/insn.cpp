@@ -1,23 +1,14 @@
-// Decoding with Zydis.  The only file that includes Zydis' decoder.
+// Decoding with Zydis.
 #include "isa/insn.h"
-
-#include <Zydis/Zydis.h>
 
 #include <atomic>
 #include <cstring>
 #include <vector>
 
+#include "isa/zydis.h"
+
 namespace tally::isa {
 namespace {
-
-const ZydisDecoder& full_decoder() {
-  static const ZydisDecoder decoder = [] {
-    ZydisDecoder d;
-    ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    return d;
-  }();
-  return decoder;
-}
 
 uint8_t flags_from_zydis(ZydisAccessedFlagsMask mask) {
   uint8_t result = 0;
@@ -434,15 +425,6 @@ Insn decode(std::span<const uint8_t> bytes, uint64_t address) {
 }
 
 namespace {
-
-int register_number(ZydisRegister reg) {
-  if (reg == ZYDIS_REGISTER_RIP) return kRip;
-  const ZydisRegister wide = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-  if (wide >= ZYDIS_REGISTER_RAX && wide <= ZYDIS_REGISTER_R15) {
-    return static_cast<int>(wide) - static_cast<int>(ZYDIS_REGISTER_RAX);
-  }
-  return -1;
-}
 
 MemoryOperand memory_operand(const ZydisDecodedInstruction& z, const ZydisDecodedOperand& operand,
                              uint64_t address) {

@@ -1,25 +1,12 @@
 // Decoding an instruction with its operands.  See emulate.h.
-#include <Zydis/Zydis.h>
-
 #include "isa/emulate.h"
+#include "isa/zydis.h"
 
 namespace tally::isa {
 namespace {
 
-const ZydisDecoder& decoder() {
-  static const ZydisDecoder instance = [] {
-    ZydisDecoder d;
-    ZydisDecoderInit(&d, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-    return d;
-  }();
-  return instance;
-}
-
 int8_t number_of(ZydisRegister reg) {
-  if (reg == ZYDIS_REGISTER_NONE) return -1;
-  if (reg == ZYDIS_REGISTER_RIP) return kRip;
-  const ZydisRegister wide = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
-  return static_cast<int8_t>(static_cast<int>(wide) - static_cast<int>(ZYDIS_REGISTER_RAX));
+  return static_cast<int8_t>(register_number(reg));
 }
 
 bool is_general(ZydisRegister reg) {
@@ -203,7 +190,8 @@ Operation decode_operation(std::span<const uint8_t> bytes, uint64_t address) {
   if (insn.size == 0 || insn.flow == Flow::kUnsupported) return operation;
   ZydisDecodedInstruction z;
   ZydisDecodedOperand operands[ZYDIS_MAX_OPERAND_COUNT];
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder(), bytes.data(), insn.size, &z, operands))) {
+  if (!ZYAN_SUCCESS(
+          ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), insn.size, &z, operands))) {
     return operation;
   }
   const uint64_t next = address + insn.size;

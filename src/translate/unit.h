@@ -40,8 +40,8 @@
 // A jump through a register needs no other register to be kept (`Unspilled`): its value is the
 // target, which is known.  Where the flags can be made again (isa/flags_again.h), as they can
 // behind the addition or comparison of a compiled `switch`, the comparison may be a plain one, too.
-// Should control
-// ever get to such a jump without what makes its flags, it is made one of the other kind.
+// Should control ever get to such a jump without what makes its flags, it is made one of the other
+// kind.
 //
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //

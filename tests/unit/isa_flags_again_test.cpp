@@ -2,14 +2,13 @@
 // without, flags and registers must be the same.
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-
 #include <array>
 #include <cstring>
 #include <initializer_list>
 #include <random>
 #include <vector>
 
+#include "executable_memory.h"
 #include "isa/assembler.h"
 #include "isa/flags_again.h"
 
@@ -36,22 +35,13 @@ constexpr uint64_t kStatusFlags = 0x8d5;
 // Code and a State, both where 32 bits reach them.
 class Machine {
  public:
-  Machine() {
-    memory_ = mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE | PROT_EXEC,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-  }
-  ~Machine() { munmap(memory_, kSizeBytes); }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
-  bool ok() const { return memory_ != MAP_FAILED; }
+  bool ok() const { return memory_.ok(); }
 
   // The state behind `insns`; or, given `again`, behind it, all flags having been turned round.
   State run(const State& before, const std::vector<Bytes>& insns, const FlagsAgain* again) {
-    State* state = static_cast<State*>(memory_);
+    auto* state = reinterpret_cast<State*>(memory_.at(0));
     *state = before;
-    auto* code = static_cast<uint8_t*>(memory_) + kCodeAt;
-    const uint64_t address = reinterpret_cast<uint64_t>(code);
-    Assembler as(code, kSizeBytes - kCodeAt, CacheAddr(address));
+    Assembler as = memory_.assembler(kCodeAt);
     static constexpr std::array<uint8_t, 10> kKept = {0x53, 0x55, 0x41, 0x54, 0x41,
                                                       0x55, 0x41, 0x56, 0x41, 0x57};
     static constexpr std::array<uint8_t, 11> kGiven = {0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d,
@@ -67,14 +57,14 @@ class Machine {
     as.u8(0x8f), as.u8(0x04), as.u8(0x25), as.u32(low() + 128);  // pop [flags]
     for (unsigned r = 0; r < 16; ++r) move(as, 0x89, r);
     as.bytes(kGiven.data(), kGiven.size());
-    reinterpret_cast<void (*)()>(code)();
+    reinterpret_cast<void (*)()>(memory_.at(kCodeAt))();
     State after = *state;
     after.flags &= kStatusFlags;
     return after;
   }
 
  private:
-  uint32_t low() const { return static_cast<uint32_t>(reinterpret_cast<uint64_t>(memory_)); }
+  uint32_t low() const { return static_cast<uint32_t>(memory_.address(0).value()); }
   // mov between a register and its place in the state
   void move(Assembler& as, uint8_t opcode, unsigned reg) const {
     if (reg == kStackPointer) return;
@@ -89,9 +79,8 @@ class Machine {
     as.u8(0x48), as.u8(0x81), as.u8(0x34), as.u8(0x24), as.u32(kStatusFlags);  // xor [rsp], flags
     as.u8(0x9d);                                                               // popfq
   }
-  static constexpr size_t kSizeBytes = 8192;
   static constexpr size_t kCodeAt = 4096;
-  void* memory_;
+  Executable memory_;
 };
 
 class FlagsMadeAgain : public testing::Test {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <asm/prctl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "executable_memory.h"
 #include "isa/insn.h"
 #include "translate/layout.h"
 #include "translate/unit.h"
@@ -22,34 +22,6 @@ namespace {
 // The status flags in the order of the flags register.
 constexpr uint64_t kStatusFlags = 0x8d5;
 constexpr uint64_t kFlagsAlwaysSet = 0x2;
-
-// Executable memory below 2 GB, as the tables and the code that addresses them want it.
-class Executable {
- public:
-  Executable() {
-    memory_ = mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE | PROT_EXEC,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
-  }
-  ~Executable() {
-    if (ok()) munmap(memory_, kSizeBytes);
-  }
-  Executable(const Executable&) = delete;
-  Executable& operator=(const Executable&) = delete;
-
-  bool ok() const { return memory_ != MAP_FAILED; }
-  uint8_t* at(size_t offset) const { return static_cast<uint8_t*>(memory_) + offset; }
-  CacheAddr address(size_t offset) const {
-    return CacheAddr(reinterpret_cast<uint64_t>(at(offset)));
-  }
-  isa::Assembler assembler(size_t offset) const {
-    return isa::Assembler(at(offset), kSizeBytes - offset, address(offset));
-  }
-
-  static constexpr size_t kSizeBytes = 1 << 16;
-
- private:
-  void* memory_;
-};
 
 template <class... B>
 void raw(isa::Assembler& as, B... b) {
