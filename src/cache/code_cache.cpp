@@ -245,7 +245,8 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   const Module& module = *unit.module;
   const EdgeWeights::Known known = weights_of(module, procedure.procedure);
   stats_.weighed += known.weighed != nullptr;
-  const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps};
+  const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
+                                 optimizations_.has(Optimization::kOrder)};
   procedure.plan =
       make_plan(procedure.procedure, placement_, measured, [&] { return procedure.counters++; });
   if (module.generated || module.image->unwind_ranges().empty()) return;
@@ -427,12 +428,10 @@ bool CodeCache::is_boundary(CacheAddr address) const {
   if (record == nullptr || record->kind != CodeRecord::Kind::kUnit) return false;
   const Unit& unit = *units_[record->index];
   const auto offset = static_cast<uint32_t>(address - unit.code.begin);
-  auto it = std::upper_bound(unit.code.blocks.begin(), unit.code.blocks.end(), offset,
-                             [](uint32_t o, const BlockCode& b) { return o < b.label; });
-  if (it == unit.code.blocks.begin()) return false;
-  if ((it - 1)->label == offset) return true;
-  const cfg::Block& block =
-      unit.procedure.blocks[static_cast<size_t>(it - 1 - unit.code.blocks.begin())];
+  const std::optional<uint32_t> b = unit.code.block_at(offset);
+  if (!b) return false;
+  if (unit.code.blocks[*b].label == offset) return true;
+  const cfg::Block& block = unit.procedure.blocks[*b];
   const uint32_t* first = unit.code.insn_offset.data() + block.first_insn;
   return std::binary_search(first, first + block.insn_count, offset);
 }

@@ -2,7 +2,12 @@
 #include "cache/plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <optional>
+
+#include "cache/edge_weights.h"
+#include "placement/block_order.h"
 
 namespace tally::engine {
 
@@ -50,7 +55,8 @@ void for_each_open_call(const cfg::Procedure& procedure, Do action) {
   }
 }
 
-void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights& feedback,
+// False for a procedure that the earlier run never reached: it keeps the static weights.
+bool set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights& feedback,
                           placement::Graph& graph) {
   bool any = false;
   std::vector<double> weights(procedure.edges.size(), 0);
@@ -65,9 +71,9 @@ void set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights
       any = true;
     }
   }
-  // A procedure that the earlier run never reached keeps the static weights.
-  if (!any) return;
+  if (!any) return false;
   for (size_t e = 0; e < weights.size(); ++e) graph.edges[e].weight = weights[e];
+  return true;
 }
 
 // Where an edge is counted: inside one of its blocks, if no other edge leaves or enters there.
@@ -93,21 +99,55 @@ class CountedAt {
   std::vector<uint32_t> in_, out_;
 };
 
-// A counter on a taken edge is a jump more, so such an edge counts 1.7 times as much: twelve steps
-// (measured, docs/design.md).  The rules of thumb decide only between edges that the steps do not
-// tell apart: a share of a step.
-void set_steps(const cfg::Procedure& procedure, std::span<const uint8_t> steps,
-               placement::Graph& graph) {
-  if (steps.empty()) return;
-  CHECK(steps.size() == procedure.edges.size()) << steps.size() << " steps";
-  constexpr double kStepsForJump = 12;
-  const CountedAt counted_at(graph);
+// Weights in the order of the steps.  The rules of thumb decide only between edges that the steps do
+// not tell apart: they add less than half a step.  What never ran stays below placement::kRan.
+void set_steps(std::span<const uint8_t> steps, placement::Graph& graph) {
+  static const std::array<double, 256> kWeights = [] {
+    std::array<double, 256> weights{};
+    for (size_t step = 0; step < weights.size(); ++step) {
+      weights[step] = std::exp2(static_cast<double>(step) / kStepsForHalf);
+    }
+    return weights;
+  }();
+  constexpr double kHalfAStep = 0.02;
   for (size_t e = 0; e < steps.size(); ++e) {
     double& weight = graph.edges[e].weight;
-    weight = steps[e] + weight / (2 + 2 * weight);
-    const bool jumps =
-        procedure.edges[e].kind == EdgeKind::kTaken && !counted_at.block_of(e).has_value();
-    if (jumps && steps[e] != 0) weight += kStepsForJump;
+    const double guessed = weight / (1 + weight);
+    weight = steps[e] == 0 ? guessed / 2 : kWeights[steps[e]] * (1 + kHalfAStep * guessed);
+  }
+}
+
+// How the blocks of a procedure whose weights are known lie best.  A landing's block is entered from
+// its call, where call and landing must be neighbours; whoever else goes there must jump.
+void set_order(const cfg::Procedure& procedure, const placement::Graph& graph,
+               translate::Plan& plan) {
+  std::vector<bool> behind_call(procedure.blocks.size(), false);
+  for (const cfg::Edge& edge : procedure.edges) {
+    if (edge.kind == EdgeKind::kCallReturn) behind_call[edge.to] = true;
+  }
+  std::vector<bool> may_fall(graph.edges.size(), false);
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    if (edge.to == cfg::kExitBlock || edge.kind == EdgeKind::kTableJump) continue;
+    may_fall[e] = (edge.kind == EdgeKind::kCallReturn) == behind_call[edge.to];
+  }
+  plan.order = placement::order_blocks(graph, may_fall).nodes;
+}
+
+// A counter on an edge that jumps is a jump more, so such an edge counts 1.7 times as much
+// (measured, docs/design.md).
+void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
+                 placement::Graph& graph) {
+  constexpr double kCostOfJump = 1.7;
+  const CountedAt counted_at(graph);
+  std::vector<uint32_t> next(procedure.blocks.size(), cfg::kExitBlock);
+  for (size_t i = 1; i < plan.order.size(); ++i) next[plan.order[i - 1]] = plan.order[i];
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    if (edge.kind != EdgeKind::kTaken && edge.kind != EdgeKind::kFallthrough) continue;
+    const bool falls = plan.order.empty() ? edge.kind == EdgeKind::kFallthrough
+                                          : edge.to != cfg::kExitBlock && next[edge.from] == edge.to;
+    if (!falls && !counted_at.block_of(e)) graph.edges[e].weight *= kCostOfJump;
   }
 }
 
@@ -160,34 +200,20 @@ void count_undetermined_edges(const placement::Graph& graph,
   }
 }
 
-}  // namespace
+void count_all_blocks(const cfg::Procedure& procedure, placement::Graph graph,
+                      const std::function<uint32_t()>& allocate, translate::Plan& plan) {
+  for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
+  force_uncountable(procedure, graph);
+  for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
+    graph.edges[back].role = EdgeRole::kMeasured;
+    graph.edges[away].role = EdgeRole::kMeasured;
+    plan.edge_counter[back] = static_cast<int32_t>(allocate());
+  });
+  count_undetermined_edges(graph, allocate, plan);
+}
 
-translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
-                          const MeasuredWeights& measured,
-                          const std::function<uint32_t()>& allocate) {
-  translate::Plan plan;
-  plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
-  plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
-  if (kind == PlacementKind::kNone) return plan;
-  if (kind == PlacementKind::kBlocks) {
-    for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
-    placement::Graph all = make_graph(procedure);
-    placement::set_static_weights(all);
-    force_uncountable(procedure, all);
-    for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
-      all.edges[back].role = EdgeRole::kMeasured;
-      all.edges[away].role = EdgeRole::kMeasured;
-      plan.edge_counter[back] = static_cast<int32_t>(allocate());
-    });
-    count_undetermined_edges(all, allocate, plan);
-    return plan;
-  }
-  placement::Graph graph = make_graph(procedure);
-  placement::set_static_weights(graph);
-  if (kind == PlacementKind::kFeedback && measured.feedback) {
-    set_feedback_weights(procedure, measured.feedback, graph);
-  }
-  if (kind == PlacementKind::kEdges) set_steps(procedure, measured.steps, graph);
+void count_chords(const cfg::Procedure& procedure, placement::Graph& graph,
+                  const std::function<uint32_t()>& allocate, translate::Plan& plan) {
   for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
     graph.edges[back].role = EdgeRole::kMeasured;
     graph.edges[away].role = EdgeRole::kMeasured;
@@ -200,6 +226,39 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
       plan.block_counter[block] = static_cast<int32_t>(allocate());
     }
   });
+}
+
+// Whether anything is known of the procedure but the rules of thumb.
+bool set_measured_weights(const cfg::Procedure& procedure, PlacementKind kind,
+                          const MeasuredWeights& measured, placement::Graph& graph) {
+  if (kind == PlacementKind::kFeedback) {
+    return measured.feedback && set_feedback_weights(procedure, measured.feedback, graph);
+  }
+  if (measured.steps.empty()) return false;
+  CHECK(measured.steps.size() == procedure.edges.size()) << measured.steps.size() << " steps";
+  set_steps(measured.steps, graph);
+  return true;
+}
+
+}  // namespace
+
+translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
+                          const MeasuredWeights& measured,
+                          const std::function<uint32_t()>& allocate) {
+  translate::Plan plan;
+  plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
+  plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
+  if (kind == PlacementKind::kNone && measured.steps.empty()) return plan;
+  placement::Graph graph = make_graph(procedure);
+  placement::set_static_weights(graph);
+  if (kind == PlacementKind::kBlocks) count_all_blocks(procedure, graph, allocate, plan);
+  if (set_measured_weights(procedure, kind, measured, graph)) {
+    if (measured.order) set_order(procedure, graph, plan);
+    weigh_jumps(procedure, plan, graph);
+  }
+  if (kind == PlacementKind::kEdges || kind == PlacementKind::kFeedback) {
+    count_chords(procedure, graph, allocate, plan);
+  }
   return plan;
 }
 

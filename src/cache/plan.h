@@ -4,6 +4,8 @@
 // inside the source block, one whose target has no other way in inside the target block: no jump is
 // added, and any point of the block will do.  Only what is left gets a counter on the edge itself.
 //
+// Where weights were measured, they also say how the blocks lie best (placement/block_order.h).
+//
 // The same graph is built again when the run is over, with what was seen at run time on top: pairs
 // of indirect branches, arrivals from elsewhere, abnormal flow.
 #pragma once
@@ -32,7 +34,8 @@ using FeedbackWeights = std::function<double(LinkAddr from_block, LinkAddr to_bl
 // What is known of a procedure from runs before.
 struct MeasuredWeights {
   FeedbackWeights feedback;        // kFeedback
-  std::span<const uint8_t> steps;  // kEdges; see edge_weights.h.  Empty: nothing is known
+  std::span<const uint8_t> steps;  // all others; see edge_weights.h.  Empty: nothing is known
+  bool order = true;               // blocks are to lie as the weights say, not by address
 };
 
 // The static graph: node i is block i, node blocks.size() is EXIT; edge i is the procedure's edge

@@ -148,6 +148,7 @@ class Ledger : public LedgerBooks {
   Position at_end_along(BlockRef ref, uint32_t edge);
   Position at_check(uint32_t check);
   Position behind_call();
+  Position behind_inline_counter(const Unit& unit, uint32_t block);
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;

@@ -303,15 +303,8 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
   if (!code.thunks.empty() && offset >= code.thunks.front().offset) {
     return locate_in_thunk(unit, offset);
   }
-  // The last block whose code begins at or before the offset.
-  auto begin_of = [](const BlockCode& b) {
-    return b.landing == BlockCode::kNone ? b.label : b.landing;
-  };
-  auto it = std::upper_bound(code.blocks.begin(), code.blocks.end(), offset,
-                             [&](uint32_t o, const BlockCode& b) { return o < begin_of(b); });
-  if (it == code.blocks.begin()) return {};
-  const auto block = static_cast<uint32_t>(it - 1 - code.blocks.begin());
-  return locate_in_block(unit, block, offset, regs, slot);
+  const std::optional<uint32_t> block = code.block_at(offset);
+  return block ? locate_in_block(unit, *block, offset, regs, slot) : Position{};
 }
 
 // Until the return address is on the stack, the call has not happened.
@@ -325,6 +318,12 @@ Position Ledger::locate_in_thunk(const Unit& unit, uint32_t offset) {
   p.done -= 1;
   p.stack_bytes = sizeof(uint64_t);
   return p;
+}
+
+Position Ledger::behind_inline_counter(const Unit& unit, uint32_t block) {
+  const uint32_t edge = unit.code.blocks[block].inline_edge;
+  const cfg::BlockIndex to = unit.procedure.edges[edge].to;
+  return to == cfg::kExitBlock ? at_end_along({unit.id, block}, edge) : at_start_of({unit.id, to});
 }
 
 Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
@@ -360,9 +359,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
     if (into >= size) p.done = index;
     if (p.done == b.insn_count) {
       if (code.edge_counted != 0 && offset >= code.edge_counted) {
-        const cfg::Edge& edge = unit.procedure.edges[b.first_edge];
-        if (edge.to == cfg::kExitBlock) return at_end_along(ref, b.first_edge);
-        return at_start_of({unit.id, edge.to});
+        return behind_inline_counter(unit, block);
       }
       return at_end_of(ref);
     }
@@ -373,9 +370,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
     case isa::Flow::kSystemCall:
       if (offset >= behind_syscall(unit, block)) {
         if (code.edge_counted != 0 && offset >= code.edge_counted) {
-          const cfg::Edge& edge = unit.procedure.edges[b.first_edge];
-          if (edge.to == cfg::kExitBlock) return at_end_along(ref, b.first_edge);
-          return at_start_of({unit.id, edge.to});
+          return behind_inline_counter(unit, block);
         }
         return at_end_of(ref);
       }
@@ -414,10 +409,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       break;
     default:
       if (code.edge_counted != 0 && offset >= code.edge_counted) {
-        const uint32_t last_edge = b.first_edge + b.edge_count - 1;
-        const cfg::Edge& edge = unit.procedure.edges[last_edge];
-        if (edge.to == cfg::kExitBlock) return at_end_along(ref, last_edge);
-        return at_start_of({unit.id, edge.to});
+        return behind_inline_counter(unit, block);
       }
       return at_end_of(ref);
   }

@@ -34,7 +34,9 @@ class UnitEmitter {
     code_.blocks.resize(procedure_.blocks.size());
     code_.insn_offset.resize(procedure_.insns.size());
     find_return_edges();
-    for (BlockIndex b = 0; b < procedure_.blocks.size(); ++b) emit_block(b);
+    find_neighbours();
+    code_.order = plan_.order;
+    for (BlockIndex i = 0; i < procedure_.blocks.size(); ++i) emit_block(in_order(i));
     emit_thunks();
     code_.stubs_begin = at();
     emit_edge_stubs();
@@ -108,6 +110,17 @@ class UnitEmitter {
       const Edge& edge = procedure_.edges[e];
       if (edge.kind == EdgeKind::kCallReturn) return_edge_[edge.to] = e;
     }
+  }
+  // The block that lies behind each.
+  void find_neighbours() {
+    const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
+    next_.assign(count, cfg::kExitBlock);
+    for (BlockIndex i = 1; i < count; ++i) next_[in_order(i - 1)] = in_order(i);
+  }
+  BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
+  // Whether control can fall from one block into another.
+  bool falls_into(BlockIndex from, BlockIndex to) const {
+    return next_[from] == to && !behind_a_call(to);
   }
   bool behind_a_call(BlockIndex b) const { return return_edge_[b] != BlockCode::kNone; }
 
@@ -218,11 +231,9 @@ class UnitEmitter {
   }
 
   void emit_events(uint32_t insn_index) {
-    while (next_event_ < plan_.events.size() && plan_.events[next_event_].insn < insn_index) {
-      ++next_event_;
-    }
-    if (next_event_ >= plan_.events.size() || plan_.events[next_event_].insn != insn_index) return;
-    emit_event(plan_.events[next_event_].event);
+    const auto it = std::ranges::lower_bound(plan_.events, insn_index, {}, &Plan::Event::insn);
+    if (it == plan_.events.end() || it->insn != insn_index) return;
+    emit_event(it->event);
   }
 
   void emit_event(uint32_t event) {
@@ -272,7 +283,7 @@ class UnitEmitter {
       add_link(last_field(), edge.target, from, edge_index);
       return;
     }
-    if (may_fall && edge.to == from + 1 && !behind_a_call(edge.to)) return;
+    if (may_fall && falls_into(from, edge.to)) return;
     as_->jmp(as_->here().value());
     fixups_.push_back({last_field(), edge.to});
   }
@@ -282,6 +293,7 @@ class UnitEmitter {
     const int32_t counter = plan_.edge_counter[edge_index];
     if (counter != kNoCounter) {
       code_.blocks[b].edge_counted = emit_count(counter, live_into(procedure_.edges[edge_index]));
+      code_.blocks[b].inline_edge = edge_index;
     }
     emit_jump_along(b, edge_index, true);
   }
@@ -305,10 +317,13 @@ class UnitEmitter {
 
   void emit_conditional(BlockIndex b, const Insn& insn) {
     const uint32_t taken = procedure_.blocks[b].first_edge;
+    // Turned round where what it jumps to lies next.
+    const Edge& ahead = procedure_.edges[taken];
+    const bool turned = ahead.to != cfg::kExitBlock && falls_into(b, ahead.to);
     as_->align_patch(2);
-    as_->jcc(insn.condition, as_->here().value());
-    emit_taken(b, taken, last_field());
-    emit_next(b, taken + 1);
+    as_->jcc(turned ? insn.condition ^ 1u : insn.condition, as_->here().value());
+    emit_taken(b, turned ? taken + 1 : taken, last_field());
+    emit_next(b, turned ? taken : taken + 1);
   }
 
   // loop, jrcxz: only 8-bit distances, so they hop over a jump to the fall-through path.
@@ -356,7 +371,7 @@ class UnitEmitter {
     as_->call(as_->here().value());
     thunks_.push_back({last_field(), b, at()});
     const BlockIndex back = procedure_.edges[*edge].to;
-    if (back == b + 1) return;
+    if (next_[b] == back) return;
     as_->jmp(as_->here().value());
     fixups_.push_back({last_field(), back, Into::kLanding});
   }
@@ -617,8 +632,8 @@ class UnitEmitter {
   uint32_t hot_base_ = 0;
   uint32_t cold_base_ = 0;
   BlockIndex block_ = 0;  // being emitted
-  size_t next_event_ = 0;
   std::vector<uint32_t> return_edge_;
+  std::vector<BlockIndex> next_;
   std::vector<Fixup> fixups_;
   std::vector<TakenEdge> taken_edges_;
   std::vector<ColdLink> cold_links_;
@@ -630,6 +645,26 @@ class UnitEmitter {
 };
 
 }  // namespace
+
+std::optional<uint32_t> UnitCode::block_at(uint32_t offset) const {
+  const auto begins_behind = [&](uint32_t i) {
+    const BlockCode& block = blocks[order.empty() ? i : order[i]];
+    return offset < (block.landing == BlockCode::kNone ? block.label : block.landing);
+  };
+  // The last block that begins at or before the offset.
+  uint32_t low = 0;
+  uint32_t high = static_cast<uint32_t>(blocks.size());
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (begins_behind(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low == 0) return std::nullopt;
+  return order.empty() ? low - 1 : order[low - 1];
+}
 
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request) {
   return UnitEmitter(hot, cold, request).emit();

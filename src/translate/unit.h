@@ -75,7 +75,8 @@ struct Plan {
     uint32_t insn = 0;  // index in Procedure::insns; the event happens in front of it
     uint32_t event = 0;
   };
-  std::vector<Event> events;  // sorted by insn
+  std::vector<Event> events;    // sorted by insn
+  std::vector<uint32_t> order;  // blocks as they are to lie in the code; empty: by address
 };
 
 // A direct branch that leaves the unit.
@@ -134,7 +135,8 @@ struct BlockCode {
   uint32_t probe_counted = 0;   // from here on it has been incremented
   uint32_t probe_insn = 0;      // block-local instruction in front of which it sits
   uint32_t end = 0;             // end of the block's code in the body
-  uint32_t edge_counted = 0;    // inline fall-through counter: counted from here on (0: none)
+  uint32_t edge_counted = 0;    // inline counter of an edge: counted from here on (0: none)
+  uint32_t inline_edge = 0;     // that edge
   static constexpr uint32_t kNone = UINT32_MAX;
 };
 
@@ -162,6 +164,9 @@ struct UnitCode {
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
+  std::vector<uint32_t> order;  // blocks as they lie in the body; empty: by address
+  // Whose code an offset in front of the thunks belongs to.
+  std::optional<uint32_t> block_at(uint32_t offset) const;
   std::vector<Thunk> thunks;  // sorted by offset, up to stubs_begin
   std::vector<Mark> marks;    // sorted by offset, all at or behind stubs_begin
   std::vector<Link> links;
