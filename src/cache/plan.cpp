@@ -147,7 +147,8 @@ void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
     if (edge.kind != EdgeKind::kTaken && edge.kind != EdgeKind::kFallthrough) continue;
     const bool falls = plan.order.empty() ? edge.kind == EdgeKind::kFallthrough
                                           : edge.to != cfg::kExitBlock && next[edge.from] == edge.to;
-    if (!falls && !counted_at.block_of(e)) graph.edges[e].weight *= kCostOfJump;
+    double& weight = graph.edges[e].weight;
+    if (!falls && weight >= placement::kRan && !counted_at.block_of(e)) weight *= kCostOfJump;
   }
 }
 
@@ -234,7 +235,8 @@ bool set_measured_weights(const cfg::Procedure& procedure, PlacementKind kind,
   if (kind == PlacementKind::kFeedback) {
     return measured.feedback && set_feedback_weights(procedure, measured.feedback, graph);
   }
-  if (measured.steps.empty()) return false;
+  const auto ran = [](uint8_t step) { return step != 0; };
+  if (std::ranges::none_of(measured.steps, ran)) return false;
   CHECK(measured.steps.size() == procedure.edges.size()) << measured.steps.size() << " steps";
   set_steps(measured.steps, graph);
   return true;
