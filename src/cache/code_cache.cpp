@@ -425,9 +425,13 @@ const CodeRecord* CodeCache::record_at(CacheAddr address) const {
 
 bool CodeCache::is_boundary(CacheAddr address) const {
   const CodeRecord* record = record_at(address);
-  if (record == nullptr || record->kind != CodeRecord::Kind::kUnit) return false;
+  if (record == nullptr) return false;
+  if (record->kind != CodeRecord::Kind::kUnit && record->kind != CodeRecord::Kind::kUnitCold) {
+    return false;
+  }
   const Unit& unit = *units_[record->index];
-  const auto offset = static_cast<uint32_t>(address - unit.code.begin);
+  const uint32_t offset = unit.code.offset_of(address);
+  if (offset >= unit.code.part_of(offset).thunks_begin) return false;
   const std::optional<uint32_t> b = unit.code.block_at(offset);
   if (!b) return false;
   if (unit.code.blocks[*b].label == offset) return true;

@@ -65,13 +65,14 @@ void write_unit(Writer& out, const Unit& unit) {
     if (in.end != isa::Flow::kNone && in.insn_count > 0) {
       last = code.insn_offset[in.first_insn + in.insn_count - 1];
     }
-    out.line(code.address(block.label), code.begin + last, "body", original);
-    out.line(code.begin + last, code.begin + block.end, name_of(in.end), original);
+    out.line(code.address(block.label), code.address(last), "body", original);
+    out.line(code.address(last), code.address(block.end), name_of(in.end), original);
   }
   for (size_t i = 0; i < code.marks.size(); ++i) {
     const uint32_t begin = code.marks[i].offset;
-    uint32_t end = i + 1 < code.marks.size() ? code.marks[i + 1].offset : code.size_bytes;
-    if (begin < code.body_bytes) end = std::min(end, code.body_bytes);
+    const bool cold = begin >= translate::kColdOffset;
+    uint32_t end = cold ? translate::kColdOffset + code.cold_bytes : code.body_bytes;
+    if (i + 1 < code.marks.size()) end = std::min(end, code.marks[i + 1].offset);
     out.line(code.address(begin), code.address(begin) + (end - begin), name_of(code.marks[i].kind),
              0);
   }

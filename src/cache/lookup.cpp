@@ -265,8 +265,8 @@ void CodeCache::enter_landing(BlockRef call_block) {
   if (block == cfg::kExitBlock) return;
   const BlockCode& code = unit.code.blocks[block];
   if (code.landing == BlockCode::kNone) return;
-  add_landing({unit.id, block}, unit.code.begin + code.landing,
-              unit.code.begin + code.landing_accept);
+  add_landing({unit.id, block}, unit.code.address(code.landing),
+              unit.code.address(code.landing_accept));
 }
 
 // `code` is where returns to the block go; behind its comparison, if it has one, lies `accept`.
@@ -312,8 +312,8 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
   const Unit& unit = *units_[ref.unit];
   const BlockCode& code = unit.code.blocks[ref.block];
   if (code.landing != BlockCode::kNone && ref.insn == 0) {
-    const CacheAddr accept = unit.code.begin + code.landing_accept;
-    add_landing(ref, unit.code.begin + code.landing, accept);
+    const CacheAddr accept = unit.code.address(code.landing_accept);
+    add_landing(ref, unit.code.address(code.landing), accept);
     return accept;
   }
   const Stub stub = arrival_at(ref).stub;

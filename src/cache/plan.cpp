@@ -99,8 +99,8 @@ class CountedAt {
   std::vector<uint32_t> in_, out_;
 };
 
-// Weights in the order of the steps.  The rules of thumb decide only between edges that the steps do
-// not tell apart: they add less than half a step.  What never ran stays below placement::kRan.
+// Weights in the order of the steps.  The rules of thumb decide only between edges that the steps
+// do not tell apart: they add less than half a step.  What never ran stays below placement::kRan.
 void set_steps(std::span<const uint8_t> steps, placement::Graph& graph) {
   static const std::array<double, 256> kWeights = [] {
     std::array<double, 256> weights{};
@@ -117,8 +117,8 @@ void set_steps(std::span<const uint8_t> steps, placement::Graph& graph) {
   }
 }
 
-// How the blocks of a procedure whose weights are known lie best.  A landing's block is entered from
-// its call, where call and landing must be neighbours; whoever else goes there must jump.
+// How the blocks of a procedure whose weights are known lie best.  A landing's block is entered
+// from its call, where call and landing must be neighbours; whoever else goes there must jump.
 void set_order(const cfg::Procedure& procedure, const placement::Graph& graph,
                translate::Plan& plan) {
   std::vector<bool> behind_call(procedure.blocks.size(), false);
@@ -131,7 +131,9 @@ void set_order(const cfg::Procedure& procedure, const placement::Graph& graph,
     if (edge.to == cfg::kExitBlock || edge.kind == EdgeKind::kTableJump) continue;
     may_fall[e] = (edge.kind == EdgeKind::kCallReturn) == behind_call[edge.to];
   }
-  plan.order = placement::order_blocks(graph, may_fall).nodes;
+  placement::BlockOrder order = placement::order_blocks(graph, may_fall);
+  plan.order = std::move(order.nodes);
+  plan.in_body = order.hot;
 }
 
 // A counter on an edge that jumps is a jump more, so such an edge counts 1.7 times as much
@@ -145,8 +147,9 @@ void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
     const cfg::Edge& edge = procedure.edges[e];
     if (edge.kind != EdgeKind::kTaken && edge.kind != EdgeKind::kFallthrough) continue;
-    const bool falls = plan.order.empty() ? edge.kind == EdgeKind::kFallthrough
-                                          : edge.to != cfg::kExitBlock && next[edge.from] == edge.to;
+    const bool falls = plan.order.empty()
+                           ? edge.kind == EdgeKind::kFallthrough
+                           : edge.to != cfg::kExitBlock && next[edge.from] == edge.to;
     double& weight = graph.edges[e].weight;
     if (!falls && weight >= placement::kRan && !counted_at.block_of(e)) weight *= kCostOfJump;
   }

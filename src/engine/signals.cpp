@@ -50,8 +50,8 @@ uint64_t Signals::tcb_u64(uint32_t slot, uint32_t offset) const {
 
 CacheAddr Signals::copy_of(BlockRef ref, uint32_t insn) const {
   const Unit& unit = cache_.unit(ref.unit);
-  return unit.code.begin +
-         unit.code.insn_offset[unit.procedure.blocks[ref.block].first_insn + insn];
+  const uint32_t index = unit.procedure.blocks[ref.block].first_insn + insn;
+  return unit.code.address(unit.code.insn_offset[index]);
 }
 
 TargetAddr Signals::end_of(BlockRef ref) const {

@@ -22,7 +22,7 @@ constexpr uint32_t kPlainReturnBytes = 2;
 // The offset right behind the `syscall` that ends a block.
 uint32_t behind_syscall(const Unit& unit, uint32_t block) {
   for (const SyscallSite& site : unit.code.syscalls) {
-    if (site.block == block) return static_cast<uint32_t>(site.behind - unit.code.begin);
+    if (site.block == block) return unit.code.offset_of(site.behind);
   }
   return UINT32_MAX;
 }
@@ -131,14 +131,10 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
   const CodeRecord* record = cache_.record_at(address);
   if (record == nullptr) return {};
   switch (record->kind) {
-    case CodeRecord::Kind::kUnit: {
-      const Unit& unit = cache_.unit(record->index);
-      return locate_in_unit(unit, static_cast<uint32_t>(address - unit.code.begin), regs, slot);
-    }
+    case CodeRecord::Kind::kUnit:
     case CodeRecord::Kind::kUnitCold: {
       const Unit& unit = cache_.unit(record->index);
-      const auto offset = static_cast<uint32_t>(address - unit.code.cold_begin);
-      return locate_in_unit(unit, unit.code.body_bytes + offset, regs, slot);
+      return locate_in_unit(unit, unit.code.offset_of(address), regs, slot);
     }
     case CodeRecord::Kind::kPair: {
       const SiteState& site = cache_.sites()[record->index];
@@ -197,9 +193,11 @@ Position Ledger::in_front_of_return(const user_regs_struct& regs) {
     p.pc = cache_.address_of(cache_.arrivals()[record->index].to);
     return p;
   }
-  if (record->kind != CodeRecord::Kind::kUnit) return {};
+  const bool in_unit =
+      record->kind == CodeRecord::Kind::kUnit || record->kind == CodeRecord::Kind::kUnitCold;
+  if (!in_unit) return {};
   const Unit& unit = cache_.unit(record->index);
-  const auto offset = static_cast<uint32_t>(landing - unit.code.begin);
+  const uint32_t offset = unit.code.offset_of(landing);
   for (uint32_t b = 0; b < unit.code.blocks.size(); ++b) {
     if (unit.code.blocks[b].landing == offset) p.pc = unit.module->to_target(unit.address_of(b));
   }
@@ -267,7 +265,8 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
                                 uint32_t slot) {
   const UnitCode& code = unit.code;
   const TargetAddr target(tcb_u64(slot, tcb::kTarget));
-  if (offset >= code.stubs_begin) {
+  const UnitCode::Part& part = code.part_of(offset);
+  if (offset >= part.stubs_begin) {
     auto it = std::upper_bound(code.marks.begin(), code.marks.end(), offset,
                                [](uint32_t o, const Mark& m) { return o < m.offset; });
     if (it == code.marks.begin()) return {};
@@ -300,9 +299,7 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
     }
     return {};
   }
-  if (!code.thunks.empty() && offset >= code.thunks.front().offset) {
-    return locate_in_thunk(unit, offset);
-  }
+  if (offset >= part.thunks_begin) return locate_in_thunk(unit, offset);
   const std::optional<uint32_t> block = code.block_at(offset);
   return block ? locate_in_block(unit, *block, offset, regs, slot) : Position{};
 }
@@ -387,8 +384,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       for (const Link& link : unit.code.links) {
-        if (link.block == block &&
-            offset + 1 >= static_cast<uint32_t>(link.field - unit.code.begin)) {
+        if (link.block == block && offset + 1 >= unit.code.offset_of(link.field)) {
           return behind_call();
         }
       }
@@ -400,8 +396,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       for (const Site& site : unit.code.sites) {
-        if (site.block == block &&
-            offset + 1 >= static_cast<uint32_t>(site.field - unit.code.begin)) {
+        if (site.block == block && offset + 1 >= unit.code.offset_of(site.field)) {
           const TargetAddr target(tcb_u64(slot, tcb::kTarget));
           return site.call ? behind_call() : at_end_of(ref);
         }

@@ -1,4 +1,5 @@
-// In which order the blocks of a procedure lie in the code, once it is known which way control goes.
+// In which order the blocks of a procedure lie in the code, once it is known which way control
+// goes.
 //
 // Problem.  Compilers lay code out by rules of thumb.  Where a hot path jumps from block to block,
 // each jump costs, and blocks that never run lie between those that do, in the same lines of the

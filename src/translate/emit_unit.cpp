@@ -35,14 +35,13 @@ class UnitEmitter {
     code_.insn_offset.resize(procedure_.insns.size());
     find_return_edges();
     find_neighbours();
+    const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
+    const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
     code_.order = plan_.order;
-    for (BlockIndex i = 0; i < procedure_.blocks.size(); ++i) emit_block(in_order(i));
-    emit_thunks();
-    code_.stubs_begin = at();
-    emit_edge_stubs();
-    emit_pool();
+    emit_part(0, in_body, code_.body);
     code_.body_bytes = at();
     as_ = &cold_;
+    emit_part(in_body, count, code_.cold);
     emit_cold();
     apply_fixups();
     code_.cold_bytes = cold_.offset() - cold_base_;
@@ -86,9 +85,19 @@ class UnitEmitter {
     uint64_t value;
   };
 
-  // Offsets kept in UnitCode: first the hot part, then, from body_bytes on, the cold one.
+  // Blocks of one part, and what belongs to them.
+  void emit_part(BlockIndex begin, BlockIndex end, UnitCode::Part& part) {
+    for (BlockIndex i = begin; i < end; ++i) emit_block(in_order(i));
+    part.thunks_begin = at();
+    emit_thunks();
+    part.stubs_begin = at();
+    emit_edge_stubs();
+    emit_pool();
+  }
+
+  // Offsets kept in UnitCode.
   uint32_t to_unit_offset(uint32_t part_offset) const {
-    return as_ == &hot_ ? part_offset - hot_base_ : code_.body_bytes + part_offset - cold_base_;
+    return as_ == &hot_ ? part_offset - hot_base_ : part_offset - cold_base_ + kColdOffset;
   }
   uint32_t at() const { return to_unit_offset(as_->offset()); }
   // The 32-bit field just emitted.
@@ -115,7 +124,9 @@ class UnitEmitter {
   void find_neighbours() {
     const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
     next_.assign(count, cfg::kExitBlock);
-    for (BlockIndex i = 1; i < count; ++i) next_[in_order(i - 1)] = in_order(i);
+    for (BlockIndex i = 1; i < count; ++i) {
+      if (plan_.order.empty() || i != plan_.in_body) next_[in_order(i - 1)] = in_order(i);
+    }
   }
   BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
   // Whether control can fall from one block into another.
@@ -395,6 +406,7 @@ class UnitEmitter {
       emit_callee(pending.block, insn);
       code_.thunks.push_back(thunk);
     }
+    thunks_.clear();
   }
 
   // Goes to the callee, the return address being on the stack.
@@ -566,6 +578,7 @@ class UnitEmitter {
           emit_count(plan_.edge_counter[taken.edge], live_into(edge));
       emit_jump_along(edge.from, taken.edge, false);
     }
+    taken_edges_.clear();
   }
 
   void emit_cold() {
@@ -611,13 +624,14 @@ class UnitEmitter {
       entry.field.point_to(as_->here().value());
       as_->u64(entry.value);
     }
+    pool_.clear();
   }
 
   void apply_fixups() {
-    const uint64_t begin = code_.begin.value();
     for (const Fixup& fixup : fixups_) {
       const BlockCode& block = code_.blocks[fixup.block];
-      fixup.field.point_to(begin + (fixup.into == Into::kLabel ? block.label : block.landing));
+      const uint32_t offset = fixup.into == Into::kLabel ? block.label : block.landing;
+      fixup.field.point_to(code_.address(offset).value());
     }
   }
 

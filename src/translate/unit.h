@@ -75,8 +75,11 @@ struct Plan {
     uint32_t insn = 0;  // index in Procedure::insns; the event happens in front of it
     uint32_t event = 0;
   };
-  std::vector<Event> events;    // sorted by insn
-  std::vector<uint32_t> order;  // blocks as they are to lie in the code; empty: by address
+  std::vector<Event> events;  // sorted by insn
+  // Blocks as they are to lie in the code, and how many of them in the body; empty: all, by
+  // address.
+  std::vector<uint32_t> order;
+  uint32_t in_body = 0;
 };
 
 // A direct branch that leaves the unit.
@@ -148,27 +151,41 @@ struct Thunk {
   uint32_t back = 0;  // in the body, behind the `call`
 };
 
-// A unit has two parts: the body, and stubs that run seldom if ever.  They lie apart, so that the
-// instruction cache sees only bodies.  The body's end are stubs of edges and addresses to be
-// pushed, which run as often as what leads to them.  Offsets below count through the body first,
-// then, from `body_bytes` on, through the cold part.
+// A unit has two parts that lie apart, so that the instruction cache and the page tables see only
+// what runs: the body, and behind `cold_begin` blocks that never ran, by an earlier run's counts,
+// and stubs that run seldom if ever.  Each begins with blocks; behind them come the thunks of their
+// calls, the stubs of their counted edges and the addresses that they push, which run as often as
+// what leads to them.  Offsets below are from `begin`, those in the cold part kColdOffset more than
+// from `cold_begin`.
+inline constexpr uint32_t kColdOffset = 1u << 31;
 struct UnitCode {
   CacheAddr begin;
   CacheAddr cold_begin;
-  uint32_t size_bytes = 0;   // of both parts
-  uint32_t stubs_begin = 0;  // in the body, behind the blocks and thunks
+  uint32_t size_bytes = 0;  // of both parts
   uint32_t body_bytes = 0;
   uint32_t cold_bytes = 0;
+  struct Part {
+    uint32_t thunks_begin = 0;  // behind the blocks
+    uint32_t stubs_begin = 0;   // behind the thunks
+  };
+  Part body, cold;
+  const Part& part_of(uint32_t offset) const { return offset < kColdOffset ? body : cold; }
   CacheAddr address(uint32_t offset) const {
-    return offset < body_bytes ? begin + offset : cold_begin + (offset - body_bytes);
+    return offset < kColdOffset ? begin + offset : cold_begin + (offset - kColdOffset);
+  }
+  // Of an address in either part.
+  uint32_t offset_of(CacheAddr address) const {
+    const bool in_body = address >= begin && address < begin + body_bytes;
+    return in_body ? static_cast<uint32_t>(address - begin)
+                   : static_cast<uint32_t>(address - cold_begin) + kColdOffset;
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
-  std::vector<uint32_t> order;  // blocks as they lie in the body; empty: by address
-  // Whose code an offset in front of the thunks belongs to.
+  std::vector<uint32_t> order;  // blocks as they lie in the body, then in the cold part
+  // Whose code an offset among the blocks belongs to.
   std::optional<uint32_t> block_at(uint32_t offset) const;
-  std::vector<Thunk> thunks;  // sorted by offset, up to stubs_begin
-  std::vector<Mark> marks;    // sorted by offset, all at or behind stubs_begin
+  std::vector<Thunk> thunks;  // sorted by offset
+  std::vector<Mark> marks;    // of stubs, sorted by offset
   std::vector<Link> links;
   std::vector<Site> sites;
   std::vector<SyscallSite> syscalls;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -128,8 +129,8 @@ TEST(Gateway, WithoutRoomItSaysSo) {
 // ---- units
 // ---------------------------------------------------------------------------------------
 
-// Which counters a plan asks for.
-enum class Counters { kNone, kAll, kSome };
+// Which counters a plan asks for; the last with its blocks in any order.
+enum class Counters { kNone, kAll, kSome, kSomeInAnyOrder };
 
 Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& random) {
   Plan plan;
@@ -137,11 +138,43 @@ Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& ra
   plan.edge_counter.assign(procedure.edges.size(), kNoCounter);
   int32_t next = 0;
   auto choose = [&](int32_t& counter) {
-    if (which == Counters::kAll || (which == Counters::kSome && random() % 2)) counter = next++;
+    const bool some = which == Counters::kSome || which == Counters::kSomeInAnyOrder;
+    if (which == Counters::kAll || (some && random() % 2)) counter = next++;
   };
   for (int32_t& counter : plan.block_counter) choose(counter);
   for (int32_t& counter : plan.edge_counter) choose(counter);
+  if (which == Counters::kSomeInAnyOrder) {
+    plan.order.resize(procedure.blocks.size());
+    std::iota(plan.order.begin(), plan.order.end(), 0u);
+    std::ranges::shuffle(plan.order, random);
+    plan.in_body = static_cast<uint32_t>(random() % (plan.order.size() + 1));
+  }
   return plan;
+}
+
+// The cold part lies right behind the body in one buffer; so shall its offsets.
+void close_up(UnitCode& code) {
+  const auto close = [&](uint32_t& offset) {
+    if (offset != BlockCode::kNone && offset >= kColdOffset) {
+      offset -= kColdOffset - code.body_bytes;
+    }
+  };
+  for (uint32_t& offset : code.insn_offset) close(offset);
+  for (BlockCode& block : code.blocks) {
+    for (uint32_t* offset :
+         {&block.label, &block.landing, &block.landing_accept, &block.return_counted,
+          &block.probe_begin, &block.probe_counted, &block.end, &block.edge_counted}) {
+      close(*offset);
+    }
+  }
+  for (Thunk& thunk : code.thunks) {
+    for (uint32_t* offset : {&thunk.offset, &thunk.pushed, &thunk.back}) close(*offset);
+  }
+  for (Mark& mark : code.marks) {
+    close(mark.offset);
+    close(mark.counted_offset);
+  }
+  for (uint32_t* offset : {&code.cold.thunks_begin, &code.cold.stubs_begin}) close(*offset);
 }
 
 class Units : public testing::TestWithParam<Counters> {
@@ -167,7 +200,8 @@ class Units : public testing::TestWithParam<Counters> {
   void check_patch_fields();
   void check_pushed_returns();
   void check_decodes();
-  uint32_t pool_begin() const;
+  uint32_t pool_begin(uint32_t part_begin, uint32_t part_end) const;
+  uint32_t seldom_begin() const;
 
   std::shared_ptr<elf::Image> image_;
   cfg::CodeView view_;
@@ -220,26 +254,39 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   ASSERT_EQ(code_.size_bytes, body_bytes + as.offset());
   ASSERT_LE(code_.body_bytes, code_.size_bytes);
   check_places();
+  close_up(code_);
   check_copies();
   check_patch_fields();
   check_pushed_returns();
   if (!HasFatalFailure()) check_decodes();
 }
 
-// Offsets ascend, probes lie inside their blocks; stubs of edges lie at the end of the body, the
-// other marks in the cold part.
+// Offsets ascend in the order of the blocks, probes lie inside them; each part begins with blocks.
 void Units::check_places() {
   ASSERT_EQ(code_.insn_offset.size(), procedure_->insns.size());
   ASSERT_EQ(code_.blocks.size(), procedure_->blocks.size());
-  for (size_t i = 1; i < code_.insn_offset.size(); ++i) {
-    ASSERT_LT(code_.insn_offset[i - 1], code_.insn_offset[i]);
+  ASSERT_EQ(code_.order, plan_.order);
+  uint32_t before = 0;
+  for (uint32_t i = 0; i < code_.blocks.size(); ++i) {
+    const uint32_t b = plan_.order.empty() ? i : plan_.order[i];
+    const bool in_body = plan_.order.empty() || i < plan_.in_body;
+    ASSERT_EQ(code_.blocks[b].label < kColdOffset, in_body);
+    const cfg::Block& block = procedure_->blocks[b];
+    for (uint32_t insn = 0; insn < block.insn_count; ++insn) {
+      const uint32_t offset = code_.insn_offset[block.first_insn + insn];
+      // A jump to the block that lies next needs no code.
+      if (insn + 1 == block.insn_count && offset == code_.blocks[b].end) break;
+      ASSERT_TRUE(offset > before || (i == 0 && insn == 0));
+      ASSERT_EQ(code_.block_at(offset), b);
+      before = offset;
+    }
   }
   for (size_t b = 0; b < code_.blocks.size(); ++b) {
     const BlockCode& block = code_.blocks[b];
     const uint32_t first = procedure_->blocks[b].first_insn;
     ASSERT_LE(block.label, code_.insn_offset[first]);
-    ASSERT_LT(code_.insn_offset[first], block.end);
-    ASSERT_LE(block.end, code_.stubs_begin);
+    ASSERT_LE(code_.insn_offset[first], block.end);
+    ASSERT_LE(block.end, code_.part_of(block.label).thunks_begin);
     if (block.landing != BlockCode::kNone) {
       ASSERT_LE(block.landing, block.landing_accept);
       ASSERT_LT(block.landing_accept, block.return_counted);
@@ -252,13 +299,18 @@ void Units::check_places() {
       ASSERT_GE(block.probe_begin, block.label);
     }
   }
-  for (const Thunk& thunk : code_.thunks) ASSERT_LT(thunk.pushed, code_.stubs_begin);
-  ASSERT_LE(code_.stubs_begin, code_.body_bytes);
-  uint32_t previous = code_.stubs_begin;
+  for (const Thunk& thunk : code_.thunks) {
+    ASSERT_GE(thunk.offset, code_.part_of(thunk.offset).thunks_begin);
+    ASSERT_LT(thunk.pushed, code_.part_of(thunk.offset).stubs_begin);
+  }
+  ASSERT_LE(code_.body.stubs_begin, code_.body_bytes);
+  uint32_t previous = 0;
   for (const Mark& mark : code_.marks) {
     ASSERT_GE(mark.offset, previous);
-    ASSERT_LT(mark.offset, code_.size_bytes);
-    ASSERT_EQ(mark.offset < code_.body_bytes, mark.kind == Mark::Kind::kEdgeStub);
+    ASSERT_GE(mark.offset, code_.part_of(mark.offset).stubs_begin);
+    ASSERT_LT(mark.offset,
+              mark.offset < kColdOffset ? code_.body_bytes : kColdOffset + code_.cold_bytes);
+    ASSERT_TRUE(mark.offset >= kColdOffset || mark.kind == Mark::Kind::kEdgeStub);
     previous = mark.offset;
   }
 }
@@ -330,10 +382,10 @@ void Units::check_pushed_returns() {
   }
 }
 
-// Where the pool begins, at the end of the body: at the lowest address that a call of the unit
-// pushes from.
-uint32_t Units::pool_begin() const {
-  uint64_t begin = code_.body_bytes;
+// Where the pool of the part between two offsets begins: at the lowest address there that a call of
+// the unit pushes from.
+uint32_t Units::pool_begin(uint32_t part_begin, uint32_t part_end) const {
+  uint64_t begin = part_end;
   for (const cfg::Block& block : procedure_->blocks) {
     if (block.end != Flow::kCall && block.end != Flow::kIndirectCall) continue;
     const uint32_t first = code_.insn_offset[block.first_insn + block.insn_count - 1];
@@ -344,19 +396,28 @@ uint32_t Units::pool_begin() const {
       if (insn.size == 0) break;  // reported by the listing
       const bool push_from_memory = buffer_[at] == 0xff && buffer_[at + 1] == 0x35;
       const uint64_t slot = insn.target - code_.begin.value();
-      if (push_from_memory && slot < begin) begin = slot;
+      if (push_from_memory && slot >= part_begin && slot < begin) begin = slot;
       at += insn.size;
     }
   }
   return static_cast<uint32_t>(begin);
 }
 
+// Where the stubs begin that only the cold part has.
+uint32_t Units::seldom_begin() const {
+  for (const Mark& mark : code_.marks) {
+    if (mark.kind != Mark::Kind::kEdgeStub) return mark.offset;
+  }
+  return code_.size_bytes;
+}
+
 void Units::check_decodes() {
   std::set<uint32_t> data;
   Listing listing(buffer_.data(), code_.begin, code_.size_bytes);
   // Behind the stubs of edges comes the pool of return addresses, which is data.
-  listing.read(0, pool_begin(), {});
-  listing.read(code_.body_bytes, code_.size_bytes, data);
+  listing.read(0, pool_begin(0, code_.body_bytes), {});
+  listing.read(code_.body_bytes, pool_begin(code_.body_bytes, seldom_begin()), {});
+  listing.read(seldom_begin(), code_.size_bytes, data);
   if (HasFatalFailure()) return;
   const std::set<CacheAddr> elsewhere = {gateways_.link,    gateways_.indirect, gateways_.ret,
                                          gateways_.syscall, gateways_.event,    gateways_.lookup,
@@ -396,7 +457,8 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
   find.range = symbol->range;
   const cfg::Procedure procedure = discoverer.discover(find);
   ASSERT_GT(procedure.blocks.size(), 10u);
-  const Plan plan = make_plan(procedure, GetParam(), random_);
+  Plan plan = make_plan(procedure, GetParam(), random_);
+  plan.in_body = static_cast<uint32_t>(plan.order.size());
   for (size_t room_bytes : {0u, 1u, 100u, 333u}) {
     std::vector<uint8_t> buffer(room_bytes + 1, 0xee);
     isa::Assembler as(buffer.data(), room_bytes, CacheAddr(0x10000000));
@@ -416,13 +478,16 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Counters, Units,
-                         testing::Values(Counters::kNone, Counters::kAll, Counters::kSome),
+                         testing::Values(Counters::kNone, Counters::kAll, Counters::kSome,
+                                         Counters::kSomeInAnyOrder),
                          [](const auto& named) {
                            switch (named.param) {
                              case Counters::kNone:
                                return "None";
                              case Counters::kAll:
                                return "All";
+                             case Counters::kSomeInAnyOrder:
+                               return "SomeInAnyOrder";
                              case Counters::kSome:
                                break;
                            }
