@@ -246,8 +246,8 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   const EdgeWeights::Known known = weights_of(module, procedure.procedure);
   stats_.weighed += known.weighed != nullptr;
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps};
-  procedure.plan =
-      make_plan(procedure.procedure, placement_, measured, [&] { return procedure.counters++; });
+  procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
+                             [&] { return procedure.counters++; });
   if (module.generated || module.image->unwind_ranges().empty()) return;
   procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
 }

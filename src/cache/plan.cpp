@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "cache/likelihood.h"
+
 namespace tally::engine {
 
 using cfg::EdgeKind;
@@ -100,6 +102,8 @@ void set_steps(const cfg::Procedure& procedure, std::span<const uint8_t> steps,
                placement::Graph& graph) {
   if (steps.empty()) return;
   CHECK(steps.size() == procedure.edges.size()) << steps.size() << " steps";
+  // Nothing is known then, and pressed into a share of a step, heavy weights would all be one.
+  if (std::ranges::all_of(steps, [](uint8_t step) { return step == 0; })) return;
   constexpr double kStepsForJump = 12;
   const CountedAt counted_at(graph);
   for (size_t e = 0; e < steps.size(); ++e) {
@@ -162,8 +166,8 @@ void count_undetermined_edges(const placement::Graph& graph,
 
 }  // namespace
 
-translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
-                          const MeasuredWeights& measured,
+translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& view,
+                          PlacementKind kind, const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate) {
   translate::Plan plan;
   plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
@@ -172,6 +176,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
   if (kind == PlacementKind::kBlocks) {
     for (int32_t& counter : plan.block_counter) counter = static_cast<int32_t>(allocate());
     placement::Graph all = make_graph(procedure);
+    set_likelihoods(procedure, view, all);
     placement::set_static_weights(all);
     force_uncountable(procedure, all);
     for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
@@ -183,6 +188,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
     return plan;
   }
   placement::Graph graph = make_graph(procedure);
+  set_likelihoods(procedure, view, graph);
   placement::set_static_weights(graph);
   if (kind == PlacementKind::kFeedback && measured.feedback) {
     set_feedback_weights(procedure, measured.feedback, graph);
