@@ -247,8 +247,8 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   stats_.weighed += known.weighed != nullptr;
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
                                  optimizations_.has(Optimization::kOrder)};
-  procedure.plan =
-      make_plan(procedure.procedure, placement_, measured, [&] { return procedure.counters++; });
+  procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
+                             [&] { return procedure.counters++; });
   if (module.generated || module.image->unwind_ranges().empty()) return;
   procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
 }

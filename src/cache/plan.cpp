@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cache/edge_weights.h"
+#include "cache/likelihood.h"
 #include "placement/block_order.h"
 
 namespace tally::engine {
@@ -247,14 +248,15 @@ bool set_measured_weights(const cfg::Procedure& procedure, PlacementKind kind,
 
 }  // namespace
 
-translate::Plan make_plan(const cfg::Procedure& procedure, PlacementKind kind,
-                          const MeasuredWeights& measured,
+translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& view,
+                          PlacementKind kind, const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate) {
   translate::Plan plan;
   plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
   plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
   if (kind == PlacementKind::kNone && measured.steps.empty()) return plan;
   placement::Graph graph = make_graph(procedure);
+  set_likelihoods(procedure, view, graph);
   placement::set_static_weights(graph);
   if (kind == PlacementKind::kBlocks) count_all_blocks(procedure, graph, allocate, plan);
   if (set_measured_weights(procedure, kind, measured, graph)) {

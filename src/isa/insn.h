@@ -92,6 +92,14 @@ bool synchronises(std::span<const uint8_t> bytes);
 // True for what reads the time or random numbers: `rdtsc`, `rdtscp`, `rdrand`, `rdseed`.
 bool reads_chance(std::span<const uint8_t> bytes);
 
+// What an instruction that sets the flags is likely to be asked for, judged by its opcode alone.
+enum class Question : uint8_t {
+  kOther,
+  kNullPointer,  // `test r, r` of 64 bits: is it zero?
+  kBits,         // `test` with a mask, `and`: is any of these bits set?
+};
+Question question_of(std::span<const uint8_t> bytes);
+
 // Where the pointer lies that a stub of a linkage table, which begins at `address`, jumps through;
 // nullopt: the code there is no such stub.
 std::optional<uint64_t> pointer_of_stub(std::span<const uint8_t> bytes, uint64_t address);

@@ -49,6 +49,9 @@ struct Edge {
   NodeId to = 0;
   EdgeRole role = EdgeRole::kNormal;
   double weight = 0;  // expected executions, >= 0; relative within one graph
+  // What the code says about a branch before anything has run, > 0: how likely it is where an edge
+  // of which nothing is known has 1.  Only set_static_weights looks at it.
+  double odds = 1;
 };
 
 // `exit` is a node of its own, distinct from `root`.  Self loops and parallel edges are allowed, so
@@ -58,6 +61,7 @@ struct Graph {
   NodeId root = 0;
   NodeId exit = 0;
   std::vector<Edge> edges;
+  std::vector<bool> calls;  // by NodeId: ends in a call.  Empty: nothing is known
 };
 
 enum class Mode : uint8_t {
@@ -68,9 +72,10 @@ enum class Mode : uint8_t {
 
 // Fills in Edge::weight by the paper's heuristic (section 5.1): a loop runs ten times; a loop
 // entered N times with E exit edges gives N/E to each; other branches of a predicate are equally
-// likely, but for one far forward, which is less likely than to fall through (nodes are numbered in
-// address order).  Works on irreducible graphs (an entry of a loop that is not its header does not
-// count as a back edge).  Near-linear time: this runs while the target waits.
+// likely, but for those that signs speak against: one far forward (nodes are numbered in address
+// order), one to a call, and what Edge::odds says.  Works on irreducible graphs (an entry of a loop
+// that is not its header does not count as a back edge).  Near-linear time: this runs while the
+// target waits.
 void set_static_weights(Graph& graph);
 
 struct Plan {

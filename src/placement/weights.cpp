@@ -6,10 +6,17 @@
 //   - A loop entered N times sends 10 N round its back edges, so its header weighs 11 N.  (The
 //     paper's Figure 1 confirms that reading: its back edge C->P weighs 10 and P weighs 11.)
 //   - The N leave through the E exit edges, N/E each.
-//   - Whatever a block has left after its exits is split evenly among its other edges.
-//   - But a branch that falls through or jumps forward over more than eight blocks jumps in three
-//     cases of ten: compilers put what is likely next.  (Ours, not the paper's: counters are then
-//     incremented 5 % less often in the mean of the benchmark's programs, 12 % less in python3.)
+//   - Whatever a block has left after its exits is split among its other edges: evenly, but for
+//     two-way branches, where signs speak against one of the two.  Each sign divides its odds:
+//       it jumps forward over more than eight blocks, past the next one          0.5
+//       ... over more than 32                                                    0.25
+//       it leads to a call, met before any other branch and reached only so      0.25
+//       ... or reached in other ways as well                                     0.5
+//       whatever the machine code says (Edge::odds, see cache/likelihood.h)
+//     Compilers put what is likely next, and fast paths do their work themselves: what calls is the
+//     slow path, the growing table, the message (Ball and Larus, "Branch prediction for free").
+//     So what the tree counts is incremented 12 % less often in the mean of the benchmark's
+//     programs, and 8 % in that of 31 others, than if all branches were even (docs/design.md).
 //
 //        1                 P is entered once, so it weighs 11; two exits get 0.5 each.
 //        |
@@ -45,8 +52,12 @@ namespace tally::placement {
 namespace {
 
 constexpr double kLoopIterations = 10;
-constexpr double kTakenForward = 0.3;
 constexpr NodeId kFarBlocks = 8;
+constexpr double kFar = 0.5;
+constexpr NodeId kVeryFarBlocks = 32;
+constexpr double kVeryFar = 0.25;
+constexpr double kCalls = 0.25;
+constexpr double kCallsForOthers = 0.5;
 // Three hundred nested loops would overflow a double; from here on loops multiply no more.
 constexpr double kWeightCap = 1e100;
 
@@ -68,8 +79,10 @@ struct Block {
   uint32_t path_position = 0;  // in the search's current path, from 1; 0 when not on it
   uint32_t finished = kNone;   // postorder number
   uint32_t first_exit = kNone;
+  uint32_t ways_in = 0;
   bool reached = false;
   bool is_header = false;
+  bool calls = false;  // once control is here, before it branches or meets other control
 };
 
 // Apart from the rest, since most of the time goes into walking outwards from loop to loop.
@@ -103,6 +116,7 @@ class Weigher {
     find_loops();
     number_depths();
     find_exits();
+    find_calls();
     enter();
     for (size_t i = postorder_.size(); i-- > 0;) distribute(postorder_[i]);
   }
@@ -113,6 +127,8 @@ class Weigher {
     for (const Edge& edge : graph_.edges) {
       CHECK(edge.from < graph_.node_count && edge.to < graph_.node_count)
           << "edge " << edge.from << "->" << edge.to << " of " << graph_.node_count << " nodes";
+      CHECK(edge.odds > 0) << "edge " << edge.from << "->" << edge.to << ": odds " << edge.odds;
+      ++blocks_[edge.to].ways_in;
       if (edge.from != graph_.exit) ++first_branch_[edge.from];
     }
     uint32_t total = 0;
@@ -246,6 +262,20 @@ class Weigher {
     return leaves > 0;
   }
 
+  void find_calls() {
+    if (graph_.calls.empty()) return;
+    CHECK(graph_.calls.size() == graph_.node_count) << graph_.calls.size() << " nodes";
+    for (const NodeId node : postorder_) {
+      Block& block = blocks_[node];
+      block.calls = graph_.calls[node];
+      const uint32_t begin = first_branch_[node];
+      if (block.calls || first_branch_[node + size_t{1}] - begin != 1) continue;
+      const Block& next = blocks_[branches_[begin].to];
+      // Those that are not finished yet have another way in, from which they were reached.
+      block.calls = next.ways_in == 1 && next.calls;
+    }
+  }
+
   void enter() {
     bool root_entered = false;
     for (Edge& edge : graph_.edges) {
@@ -296,37 +326,43 @@ class Weigher {
     const uint32_t end = first_branch_[node + size_t{1}];
     if (begin == end) return;
     const double even = blocks_[node].weight / (end - begin);
+    const bool two_ways = end - begin == 2;
+    std::array<double, 2> odds = {1, 1};
+    if (two_ways) odds = {odds_of(node, begin), odds_of(node, begin + 1)};
+    const auto odds_at = [&](uint32_t i) { return two_ways ? odds[i - begin] : 1; };
     double rest = blocks_[node].weight;
-    uint32_t others = 0;
+    double others = 0;
     for (uint32_t i = begin; i < end; ++i) {
       double& weight = graph_.edges[branches_[i].edge].weight;
       if (weight == kNotAnExit) {
-        ++others;
+        others += odds_at(i);
       } else {
         weight = std::min(weight, even);
         rest -= weight;
       }
     }
-    const double other_weight = std::max(rest, 0.0) / std::max(others, 1u);
+    rest = std::max(rest, 0.0);
     for (uint32_t i = begin; i < end; ++i) {
       double& weight = graph_.edges[branches_[i].edge].weight;
-      if (weight == kNotAnExit) {
-        weight = others == 2 ? other_weight * share_of(node, branches_[i].to) : other_weight;
-      }
+      if (weight == kNotAnExit) weight = rest * (odds_at(i) / others);
       // Only forward: a back edge's flow is in the header's weight already.
       Block& target = blocks_[branches_[i].to];
       if (target.finished < blocks_[node].finished) target.weight += weight;
     }
   }
 
-  // Of a block's edge, where 1 is an even part.
-  double share_of(NodeId node, NodeId to) const {
+  // Of a branch out of a block with two.
+  double odds_of(NodeId node, uint32_t branch) const {
     const uint32_t begin = first_branch_[node];
-    if (first_branch_[node + size_t{1}] - begin != 2) return 1;
-    const NodeId next = std::min(branches_[begin].to, branches_[begin + 1].to);
-    const NodeId far = std::max(branches_[begin].to, branches_[begin + 1].to);
-    if (next != node + 1 || far == graph_.exit || far <= node + kFarBlocks) return 1;
-    return 2 * (to == far ? kTakenForward : 1 - kTakenForward);
+    const NodeId to = branches_[branch].to;
+    double odds = graph_.edges[branches_[branch].edge].odds;
+    if (to == graph_.exit) return odds;
+    if (blocks_[to].calls) odds *= blocks_[to].ways_in == 1 ? kCalls : kCallsForOthers;
+    const NodeId other = branches_[branch == begin ? begin + 1 : begin].to;
+    if (other == node + 1 && to > node + kFarBlocks) {
+      odds *= to > node + kVeryFarBlocks ? kVeryFar : kFar;
+    }
+    return odds;
   }
 
   Graph& graph_;

@@ -86,7 +86,7 @@ void use(Recollection& recollection, const std::vector<cfg::Procedure>& procedur
     for (const std::string& module : modules) {
       const EdgeWeights::Known known = weights.find(module, p, shape_of(p));
       uint32_t counters = 0;
-      make_plan(p, PlacementKind::kEdges, {{}, known.steps}, [&] { return counters++; });
+      make_plan(p, {}, PlacementKind::kEdges, {{}, known.steps}, [&] { return counters++; });
       CHECK(counters > 0);
     }
   }

@@ -69,7 +69,7 @@ std::vector<uint8_t> steps_of(std::span<const Count> counts) {
 uint64_t increments(const cfg::Procedure& p, const MeasuredWeights& measured, PlacementKind kind,
                     std::span<const Count> counts) {
   uint32_t next = 0;
-  const translate::Plan plan = make_plan(p, kind, measured, [&] { return next++; });
+  const translate::Plan plan = make_plan(p, {}, kind, measured, [&] { return next++; });
   uint64_t sum = 0;
   for (size_t e = 0; e < p.edges.size(); ++e) {
     const uint32_t from = p.edges[e].from;
@@ -164,8 +164,8 @@ TEST(EdgeWeights, StepsThatSayNothingLeaveTheRulesOfThumb) {
     const cfg::Procedure p = random_procedure(random, static_cast<uint32_t>(2 + random() % 20));
     const std::vector<uint8_t> steps(p.edges.size(), 0);
     uint32_t a = 0, b = 0;
-    const auto with = make_plan(p, PlacementKind::kEdges, {{}, steps}, [&] { return a++; });
-    const auto without = make_plan(p, PlacementKind::kEdges, {}, [&] { return b++; });
+    const auto with = make_plan(p, {}, PlacementKind::kEdges, {{}, steps}, [&] { return a++; });
+    const auto without = make_plan(p, {}, PlacementKind::kEdges, {}, [&] { return b++; });
     EXPECT_EQ(with.block_counter, without.block_counter);
     EXPECT_EQ(with.edge_counter, without.edge_counter);
   }

@@ -21,7 +21,7 @@ class Made : public Translated {
     auto unit = std::make_unique<Unit>();
     unit->id = static_cast<uint32_t>(units_.size());
     unit->procedure = std::move(procedure);
-    unit->plan = make_plan(unit->procedure, placement, {}, [this] { return next_counter_++; });
+    unit->plan = make_plan(unit->procedure, {}, placement, {}, [this] { return next_counter_++; });
     unit->code.blocks.resize(unit->procedure.blocks.size());
     units_.push_back(std::move(unit));
     return *units_.back();

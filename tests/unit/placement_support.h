@@ -34,7 +34,9 @@ inline bool one_in(Random& random, size_t limit) {
 
 // Node 0 is the root, the last one EXIT; the first edge is EXIT->root.
 inline Graph make_graph(uint32_t node_count, const std::vector<std::pair<NodeId, NodeId>>& edges) {
-  Graph graph{.node_count = node_count, .root = 0, .exit = node_count - 1, .edges = {}};
+  Graph graph;
+  graph.node_count = node_count;
+  graph.exit = node_count - 1;
   graph.edges.push_back({.from = graph.exit, .to = graph.root, .role = EdgeRole::kVirtual});
   for (const auto& [from, to] : edges) graph.edges.push_back({.from = from, .to = to});
   return graph;

@@ -72,15 +72,65 @@ TEST(PlacementWeights, BranchesAreEquallyLikely) {
 }
 
 TEST(PlacementWeights, ABranchFarForwardIsLessLikely) {
-  constexpr uint32_t kNodes = 13;  // the last is EXIT
-  std::vector<std::pair<NodeId, NodeId>> edges = {{0, 1}, {0, 10}, {10, 11}, {11, 12}};
-  for (NodeId node = 1; node < 10; ++node) edges.emplace_back(node, node + 1);
-  const std::vector<double> weights = weights_of(make_graph(kNodes, edges));
-  EXPECT_DOUBLE_EQ(weights[1], 0.7);
-  EXPECT_DOUBLE_EQ(weights[2], 0.3);
-  // Not over eight blocks.
-  edges[1].second = 8;
-  EXPECT_DOUBLE_EQ(weights_of(make_graph(kNodes, edges))[2], 0.5);
+  constexpr uint32_t kNodes = 43;  // the last is EXIT
+  std::vector<std::pair<NodeId, NodeId>> edges = {{0, 1}, {0, 9}};
+  for (NodeId node = 1; node < kNodes - 1; ++node) edges.emplace_back(node, node + 1);
+  const auto weight_of_branch_to = [&](NodeId to) {
+    edges[1].second = to;
+    return weights_of(make_graph(kNodes, edges))[2];
+  };
+  EXPECT_DOUBLE_EQ(weight_of_branch_to(8), 1.0 / 2);
+  EXPECT_DOUBLE_EQ(weight_of_branch_to(9), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(weight_of_branch_to(32), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(weight_of_branch_to(33), 1.0 / 5);
+  // EXIT has the highest number, but no place in the code.
+  EXPECT_DOUBLE_EQ(weight_of_branch_to(kNodes - 1), 1.0 / 2);
+}
+
+// 0 branches to 1 -> 2 -> 4 or to 3 -> 4.
+Graph two_ways(NodeId calls) {
+  Graph graph = make_graph(6, {{0, 1}, {0, 3}, {1, 2}, {2, 4}, {3, 4}, {4, 5}});
+  graph.calls.assign(graph.node_count, false);
+  graph.calls[calls] = true;
+  return graph;
+}
+
+TEST(PlacementWeights, ABranchToACallIsLessLikely) {
+  EXPECT_DOUBLE_EQ(weights_of(two_ways(3))[2], 0.2);
+  EXPECT_DOUBLE_EQ(weights_of(two_ways(1))[1], 0.2);
+  // Behind blocks that lead nowhere else.
+  EXPECT_DOUBLE_EQ(weights_of(two_ways(2))[1], 0.2);
+  // A call that is met either way says nothing.
+  EXPECT_DOUBLE_EQ(weights_of(two_ways(4))[1], 0.5);
+  EXPECT_DOUBLE_EQ(weights_of(two_ways(0))[1], 0.5);
+}
+
+// 0 goes to 1 or 2, 1 to 2 or 3: the call in 2 is one that others come to as well.
+TEST(PlacementWeights, ABranchToASharedCallIsSomewhatLessLikely) {
+  Graph graph = make_graph(5, {{0, 1}, {0, 2}, {1, 2}, {1, 3}, {2, 3}, {3, 4}});
+  graph.calls = {false, false, true, false, false};
+  const std::vector<double> weights = weights_of(graph);
+  EXPECT_DOUBLE_EQ(weights[2], 1.0 / 3);
+  EXPECT_DOUBLE_EQ(weights[3], 2.0 / 9);
+}
+
+TEST(PlacementWeights, OddsDivideWhatIsLeft) {
+  Graph graph = make_graph(4, {{0, 1}, {0, 2}, {1, 3}, {2, 3}});
+  graph.edges[2].odds = 0.25;
+  EXPECT_DOUBLE_EQ(weights_of(graph)[2], 0.2);
+  EXPECT_DOUBLE_EQ(weights_of(graph)[1], 0.8);
+  // Only their ratio matters, and with a sign of the graph's they multiply.
+  graph.edges[1].odds = 4;
+  graph.edges[2].odds = 1;
+  graph.calls = {false, false, true, false};
+  EXPECT_DOUBLE_EQ(weights_of(graph)[2], 1.0 / 17);
+}
+
+// Exits get their share of the entries, and the rest goes where it can go.
+TEST(PlacementWeights, OddsLeaveLoopsAlone) {
+  Graph graph = make_graph(2, {{0, 0}, {0, 1}});
+  graph.edges[2].odds = 0.1;
+  EXPECT_EQ(weights_of(graph), (std::vector<double>{1, 10, 1}));
 }
 
 TEST(PlacementWeights, SelfLoopRunsTenTimes) {
@@ -236,6 +286,13 @@ class Program {
   std::vector<bool> headers_;
 };
 
+void set_random_signs(Random& random, Graph& graph) {
+  for (Edge& edge : graph.edges) {
+    if (one_in(random, 3)) edge.odds = one_in(random, 2) ? 0.1 : 10;
+  }
+  for (NodeId node = 0; node < graph.node_count; ++node) graph.calls.push_back(one_in(random, 4));
+}
+
 TEST(PlacementWeights, FlowIsConservedInStructuredPrograms) {
   for (uint64_t seed = first_seed(); seed < first_seed() + 2000; ++seed) {
     SCOPED_TRACE(fmt::format("TALLY_SEED={}", seed));
@@ -243,6 +300,7 @@ TEST(PlacementWeights, FlowIsConservedInStructuredPrograms) {
     const bool with_breaks = one_in(random, 2);
     const Program program(random, with_breaks);
     Graph graph = program.graph();
+    set_random_signs(random, graph);
     set_static_weights(graph);
     std::vector<double> in(graph.node_count);
     std::vector<double> out(graph.node_count);
@@ -276,6 +334,7 @@ TEST(PlacementWeights, RandomGraphsGetFiniteWeights) {
     SCOPED_TRACE(fmt::format("TALLY_SEED={}", seed));
     Random random(seed);
     Graph graph = random_graph(random, one_in(random, 10) ? 1000 : 20);
+    if (one_in(random, 2)) set_random_signs(random, graph);
     set_static_weights(graph);
     expect_sane(graph);
     if (HasFatalFailure()) return;
