@@ -2,7 +2,7 @@
 """What each optimization gains: CPU time without it over CPU time with it.
 
 All others stay on; but what an earlier run has left (`recall`) is used only where it, or what there
-is only with it (`weights`), is what is measured, since it takes most of the work away from those
+is only with it (`weights`, `order`), is what is measured, since it takes most of the work away from those
 that make first runs faster.  `ahead` and `tables` are switched off together: each does some of the
 other's work.  CPU time is user + system time of the program and the monitor; a figure is the median
 of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a shell that starts fifty
@@ -27,7 +27,7 @@ PROGRAMS = ("bzip2", "perl", "lua fannkuch", "python3", "sqlite3", "cc1", "gawk"
 SHELL = programs.Program("sh", ["/bin/sh", "-c", "i=0; while [ $i -lt 50 ]; do /bin/true; "
                                 "i=$((i+1)); done"])
 RECALL = "recall"
-WEIGHTS = "weights"  # of later runs only
+WEIGHTS = ("weights", "order")  # of later runs only
 TOGETHER = ("ahead", "tables")
 
 
@@ -58,15 +58,15 @@ def measure(options, program, complaints):
     for _ in range(options.runs):
         with_it, output = seconds(options, program, [RECALL], "")
         outputs = [output]
-        if {RECALL, WEIGHTS} & set(options.names):
+        if {RECALL, *WEIGHTS} & set(options.names):
             again, output = seconds(options, program, [], cache)
             outputs.append(output)
         for name in options.names:
             if name == RECALL:
                 ratios[name].append(with_it / again)
                 continue
-            if name == WEIGHTS:
-                without, output = seconds(options, program, [WEIGHTS], cache)
+            if name in WEIGHTS:
+                without, output = seconds(options, program, [name], cache)
                 ratios[name].append(without / again)
             else:
                 without, output = seconds(options, program, [RECALL, *name.split("+")], "")

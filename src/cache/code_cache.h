@@ -69,6 +69,7 @@ struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
   uint64_t known = 0;        // units whose procedure another image run had found
   uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
+  uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
 };
