@@ -304,16 +304,19 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
   as.mov_rcx_gs(tcb::kTarget);
   as.movzx_ecx_cx();
   as.jmp_table_rcx8(tables_base + tables::kReturns);
+  code.entries.unnumbered = as.here();
+  as.jmp_at(tables_base + tables::kUnnumbered);
   // The address a return has just popped still lies below the stack pointer; signals do not reach
   // it there (the kernel leaves 128 bytes alone).
   code.entries.ret_popped = as.here();
+  if (first == nullptr) code.entries.no_landing = code.entries.ret_popped;
   as.mov_rcx_popped();
   as.mov_gs_rcx(tcb::kTarget);
-  as.jmp(code.entries.ret.value());
+  as.jmp(code.entries.unnumbered.value());
   code.entries.ret_pop = as.here();
   as.pop_rcx();
   as.mov_gs_rcx(tcb::kTarget);
-  as.jmp(code.entries.ret.value());
+  as.jmp(code.entries.unnumbered.value());
   code.end = as.here();
   return code;
 }
