@@ -39,11 +39,7 @@ void CodeCache::initialize_tables() {
         SYS_personality, SYS_prlimit64,     SYS_setrlimit, SYS_getrlimit,  SYS_ptrace}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
-  const Gateways& entries = region_.areas().front().gateway.entries;
-  landings_.begin(tables, returns_form_, entries.no_landing);
-  // Chains are half a megabyte, and few programs need one where 32 bits tell all addresses apart.
-  set_unnumbered(entries.ret);
-  if (compare_ == Compare::kAll64) open_chains();
+  landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing);
 }
 
 uint32_t CodeCache::allocate_counter() {

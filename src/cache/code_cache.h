@@ -290,8 +290,6 @@ class CodeCache : public Translated {
   bool link_is_call(uint32_t link_id) const;
   void add_landing(BlockRef ref, CacheAddr code, CacheAddr accept);
   void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
-  void open_chains();
-  void set_unnumbered(CacheAddr value);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
   // A place that is sure to be called or jumped to.
@@ -351,10 +349,9 @@ class CodeCache : public Translated {
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
-  FlatMap<uint32_t> arrival_index_;                      // unit << 44 | block << 20 | insn
+  FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   LandingNumbers landings_;
   std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
-  bool chains_open_ = false;
   std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
   FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
   UnitIndex by_range_;                                   // of the living units

@@ -14,14 +14,14 @@
 // Returns that jump have numbers of two bytes.  Their pointers must lead somewhere whatever is
 // read, so those of the values (0, low) and (high, 0) are set with the first number that has such a
 // byte.  Those of values (0, low) lie a row of the table apart.  So numbers are taken from growing
-// squares, low and high both at most k, that a program with few landings touch few pages.  65,025
-// are enough for programs of this form (`Returns`); what is beyond that finds its chain.
+// squares, low and high both at most k, and a program with few landings touches few pages.  65,025
+// are enough for programs of this form (`Returns`); what is beyond that is found in the chains.
 //
 // The returns of large programs look at the pointer, so it may be 0, as the whole table is at
 // first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million of them.
 //
 // A number belongs to its address for good, and its bytes are written once, one by one.  What
-// changes is the pointer.  So a thread that reads meanwhile sees the number or a value that is none.
+// changes is the pointer.  So a thread that reads meanwhile sees it, or a value that is no number.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +64,9 @@ class LandingNumbers {
   uint8_t* tables_ = nullptr;
   translate::Returns form_ = translate::Returns::kJump;
   uint64_t none_ = 0;
-  uint32_t squares_ = 0;  // that have been used up
-  uint32_t side_ = 0;     // of the square that numbers are taken from
-  uint32_t taken_ = 0;    // of the numbers on its two new sides
+  uint32_t squares_ = 0;                  // that have been used up
+  uint32_t side_ = 0;                     // of the square that numbers are taken from
+  uint32_t taken_ = 0;                    // of the numbers on its two new sides
   std::vector<Landing> landings_ = {{}};  // in the order of their numbers; the first is nobody's
 };
 

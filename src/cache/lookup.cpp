@@ -248,22 +248,6 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
 
 // ---- returns -----------------------------------------------------------------------------------
 
-// From now on returns without a number look in the chains before they ask.
-void CodeCache::open_chains() {
-  if (chains_open_) return;
-  chains_open_ = true;
-  const GatewayCode& gateway = region_.areas().front().gateway;
-  for (uint32_t low = 0; low < 65536; ++low) {
-    set_return_head(static_cast<uint16_t>(low), gateway.entries.ret);
-  }
-  set_unnumbered(gateway.entries.lookup);
-}
-
-void CodeCache::set_unnumbered(CacheAddr value) {
-  auto* where = reinterpret_cast<uint64_t*>(region_.tables() + tables::kUnnumbered);
-  std::atomic_ref<uint64_t>(*where).store(value.value(), std::memory_order_release);
-}
-
 // Makes the return address behind a call known.
 void CodeCache::enter_landing(BlockRef call_block) {
   const Unit& unit = *units_[call_block.unit];
@@ -285,7 +269,6 @@ void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
 
 // There is no number for it.
 void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept) {
-  open_chains();
   const auto low = static_cast<uint16_t>(original);
   Chain& chain = returns_[low];
   for (const ChainEntry& entry : chain) {

@@ -503,7 +503,7 @@ class UnitEmitter {
     as_->mov_rcx_top();
     as_->mov_gs_rcx(tcb::kTarget);
     as_->lea_rsp_rsp(8 + pop_bytes);
-    as_->jmp(request_.gateways.unnumbered.value());
+    as_->jmp(request_.gateways.lookup.value());
   }
 
   // rcx is free here, the kernel overwrites it; it is kept for a signal's handler that looks at it.

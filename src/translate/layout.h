@@ -81,11 +81,10 @@ enum class Action : uint32_t {
 namespace tables {
 inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a futex wake
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
-inline constexpr uint32_t kUnnumbered = 0x08;      // where returns to addresses without number go
 inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
-inline constexpr uint32_t kReturns = 0x20000;      // 65536 heads of chains, by the low 16 bits
-inline constexpr uint32_t kLandings = 0x100000;    // 65536 pointers, by numbers of two bytes
+inline constexpr uint32_t kReturns = 0x20000;    // 65536 heads of chains, by the low 16 bits, or 0
+inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers of two bytes
 inline constexpr uint32_t kHashTables = kLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
 inline constexpr uint32_t kHashTablesEnd = 64 << 20;

@@ -187,10 +187,9 @@ struct UnitCode {
 // Addresses that generated code refers to.
 struct Gateways {
   CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
-  CacheAddr lookup;      // finds the landing of a return that came to another one's
+  CacheAddr lookup;      // a return without a number, or to another's landing: tries the chains
   CacheAddr ret_pop;     // a return without a number, its address still on the stack
   CacheAddr ret_popped;  // the same, its address popped
-  CacheAddr unnumbered;  // the same, its address in the thread's block
   // Where numbers without a landing lead, if returns are jumps: `ret_popped` of the first area.
   // In the other form they lead to 0.
   CacheAddr no_landing;
