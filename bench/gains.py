@@ -2,11 +2,11 @@
 """What each optimization gains: CPU time without it over CPU time with it.
 
 All others stay on; but what an earlier run has left (`recall`) is used only where it, or what there
-is only with it (`weights`, `order`), is what is measured, since it takes most of the work away from those
-that make first runs faster.  `ahead` and `tables` are switched off together: each does some of the
-other's work.  CPU time is user + system time of the program and the monitor; a figure is the median
-of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a shell that starts fifty
-programs.
+is only with it (`weights`, `order`), is what is measured, since it takes most of the work away from
+those that make first runs faster.  `ahead` and `tables` are switched off together: each does some
+of the other's work.  CPU time is user + system time of the program and the monitor; a figure is the
+median of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a shell that starts
+fifty programs.
 
 usage: gains.py --tally=PATH [--runs=3] [--only=NAME,...] [--names=NAME,...] [--scale=1]
 """

@@ -39,14 +39,7 @@ void CodeCache::initialize_tables() {
         SYS_personality, SYS_prlimit64,     SYS_setrlimit, SYS_getrlimit,  SYS_ptrace}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
-  const CacheAddr miss = region_.areas().front().gateway.entries.ret;
-  // Number 0: no landing.
-  const CacheAddr popped = region_.areas().front().gateway.entries.ret_popped;
-  auto* landings = reinterpret_cast<uint64_t*>(tables + tables::kLandings);
-  landings[0] = popped.value();
-  // Where 32 bits tell all addresses apart, no landing asks for another: half a megabyte less.
-  if (compare_ == Compare::kLow32) return;
-  for (uint32_t low = 0; low < 65536; ++low) set_return_head(static_cast<uint16_t>(low), miss);
+  landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing);
 }
 
 uint32_t CodeCache::allocate_counter() {
@@ -471,9 +464,7 @@ BlockRef CodeCache::call_block_of(TargetAddr return_address) {
 }
 
 bool CodeCache::has_landing(TargetAddr return_address) const {
-  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
-  const uint32_t number = numbers[static_cast<uint32_t>(return_address.value())];
-  if (number != 0 && landings_[number] == return_address.value()) return true;
+  if (landings_.has(return_address.value())) return true;
   const auto chain = returns_.find(static_cast<uint16_t>(return_address.value()));
   if (chain == returns_.end()) return false;
   return std::any_of(chain->second.begin(), chain->second.end(), [&](const ChainEntry& entry) {

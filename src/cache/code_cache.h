@@ -16,10 +16,11 @@
 // No instruction is translated twice, but for code that truly overlaps (a jump into the middle of
 // an instruction).
 //
-// Returns find their landing by a number that stands at the low 32 bits of the address (unit.h).
-// Where two modules may be alike in them, landings compare the whole address, and those that share
-// their number form chains by the low 16 bits.  A site's pairs form a chain too; above four, a hash
-// table of chains.
+// Returns find their landing by a number that stands at the low 32 bits of the address
+// (landing_numbers.h).  Landings without a number of their own form chains by the low 16 bits, in
+// which a return looks that has found no number.  So do those that share their low 32 bits with
+// another, which happens only where landings compare the whole address.  A site's pairs form a
+// chain too; above four, a hash table of chains.
 //
 // Code that was changed or unmapped is cut out of all chains, links and tables (invalidate.cpp).
 #pragma once
@@ -36,6 +37,7 @@
 #include "cache/edge_weights.h"
 #include "cache/events.h"
 #include "cache/known_procedures.h"
+#include "cache/landing_numbers.h"
 #include "cache/modules.h"
 #include "cache/optimizations.h"
 #include "cache/phases.h"
@@ -289,7 +291,6 @@ class CodeCache : public Translated {
   bool link_is_call(uint32_t link_id) const;
   void add_landing(BlockRef ref, CacheAddr code, CacheAddr accept);
   void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
-  void set_landing_number(uint64_t original, uint32_t number);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
   // A place that is sure to be called or jumped to.
@@ -349,9 +350,9 @@ class CodeCache : public Translated {
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
-  FlatMap<uint32_t> arrival_index_;                      // unit << 44 | block << 20 | insn
-  std::vector<uint64_t> landings_ = {0};                 // original addresses, by number
-  std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits; kAll64 only
+  FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
+  LandingNumbers landings_;
+  std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
   std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
   FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
   UnitIndex by_range_;                                   // of the living units

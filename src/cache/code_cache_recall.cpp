@@ -33,8 +33,7 @@ uint64_t key_of(const Recollection::Led& one) {
 
 // A guess must leave room for what is asked for.
 bool CodeCache::has_room_for_guesses() const {
-  return next_counter_ < tcb::kCountersMax / 2 && landings_.size() < tables::kLandingsMax / 2 &&
-         check_room();
+  return next_counter_ < tcb::kCountersMax / 2 && check_room();
 }
 
 void CodeCache::set_recollection(Recollection recollection) {

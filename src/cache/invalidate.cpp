@@ -75,9 +75,7 @@ void CodeCache::remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
 }
 
 void CodeCache::remove_return(uint64_t original) {
-  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
-  const uint32_t number = numbers[static_cast<uint32_t>(original)];
-  if (number != 0 && landings_[number] == original) set_landing_number(original, 0);
+  landings_.remove(original);
   const auto low = static_cast<uint16_t>(original);
   const auto known = returns_.find(low);
   if (known == returns_.end()) return;

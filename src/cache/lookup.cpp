@@ -91,9 +91,6 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
 Status CodeCache::check_room() const {
   constexpr uint32_t kSpareCounters = 200000;
   constexpr uint64_t kSpareBytes = 64 << 10;
-  if (landings_.size() >= tables::kLandingsMax) {
-    return make_error("the program makes calls from more than {} places", tables::kLandingsMax);
-  }
   if (next_counter_ + kSpareCounters > tcb::kCountersMax) {
     return make_error("the program needs more than {} counters", tcb::kCountersMax);
   }
@@ -251,11 +248,6 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
 
 // ---- returns -----------------------------------------------------------------------------------
 
-void CodeCache::set_landing_number(uint64_t original, uint32_t number) {
-  auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
-  __atomic_store_n(&numbers[static_cast<uint32_t>(original)], number, __ATOMIC_RELEASE);
-}
-
 // Makes the return address behind a call known.
 void CodeCache::enter_landing(BlockRef call_block) {
   const Unit& unit = *units_[call_block.unit];
@@ -272,25 +264,11 @@ void CodeCache::enter_landing(BlockRef call_block) {
 // `code` is where returns to the block go; behind its comparison, if it has one, lies `accept`.
 void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
   const uint64_t original = address_of(ref).value();
-  const auto* numbers = reinterpret_cast<uint32_t*>(region_.tables() + tables::kLandingNumbers);
-  const uint32_t number = numbers[static_cast<uint32_t>(original)];
-  if (number == 0) {
-    // Its return asks, and then `check_room` names what is full.
-    if (landings_.size() >= tables::kLandingsMax) return;
-    const auto next = static_cast<uint32_t>(landings_.size());
-    auto* landings = reinterpret_cast<uint64_t*>(region_.tables() + tables::kLandings);
-    std::atomic_ref<uint64_t>(landings[next]).store(code.value(), std::memory_order_release);
-    landings_.push_back(original);
-    set_landing_number(original, next);
-    return;
-  }
-  if (landings_[number] == original) return;  // another thread has asked a moment ago
-  chain_landing(ref, original, accept);
+  if (!landings_.add(original, code)) chain_landing(ref, original, accept);
 }
 
-// The low 32 bits of the address are another landing's, which finds out and looks here.
+// There is no number for it.
 void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept) {
-  CHECK(compare_ == Compare::kAll64) << "two modules alike in the low 32 bits";
   const auto low = static_cast<uint16_t>(original);
   Chain& chain = returns_[low];
   for (const ChainEntry& entry : chain) {
@@ -508,9 +486,7 @@ void CodeCache::cut(TargetRange range) {
     }
     set_head(chain.empty() ? miss : chain[0].entry);
   };
-  for (uint32_t id = 1; id < landings_.size(); ++id) {
-    if (range.contains(TargetAddr(landings_[id]))) set_landing_number(landings_[id], 0);
-  }
+  landings_.remove(range);
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;
   for (auto& entry : returns_) {
     const uint16_t low = entry.first;

@@ -215,7 +215,7 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
   TRY(created);
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
   // Top down below 2 GB, so that a heap above a fixed-address program has room.
-  for (uint64_t base = 0x78000000; base >= 0x10000000; base -= 0x4000000) {
+  for (uint64_t base = 0x70000000; base >= 0x10000000; base -= 0x4000000) {
     if (is_free(mappings, base, base + tables::kSizeBytes)) {
       tables_base_ = static_cast<uint32_t>(base);
       break;

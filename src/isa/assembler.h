@@ -62,6 +62,8 @@ class Assembler {
   void movzx_ecx_cx() { raw(0x0f, 0xb7, 0xc9); }
   void movzx_ecx_ax() { raw(0x0f, 0xb7, 0xc8); }
   void movzx_ecx_byte_rcx(uint32_t abs) { raw3(0x0f, 0xb6, 0x89, abs); }
+  void movzx_ecx_word_rcx(uint32_t abs) { raw3(0x0f, 0xb7, 0x89, abs); }
+  void mov_ecx_rcx(uint32_t abs) { raw3(0x8b, 0x89, abs); }
   // Of rax, rcx, rdx and rbx (0 to 3 in encoding order), whose second byte has a name.
   void lea_times8(unsigned reg) {
     raw(0x8d, static_cast<uint8_t>(0x04 | reg << 3), static_cast<uint8_t>(0xc5 | reg << 3)), u32(0);
@@ -94,7 +96,6 @@ class Assembler {
   void mov_top_rcx() { raw(0x48, 0x89, 0x0c, 0x24); }
   void mov_rcx_popped() { raw(0x48, 0x8b, 0x4c, 0x24, 0xf8); }
   void mov_ecx_ecx() { raw(0x89, 0xc9); }
-  void mov_ecx_table_rcx4(uint32_t abs) { raw(0x8b, 0x0c, 0x8d), u32(abs); }
   void mov_rcx_table_rcx8(uint32_t abs) { raw(0x48, 0x8b, 0x0c, 0xcd), u32(abs); }
   void push_imm32(uint32_t imm) { u8(0x68), u32(imm); }
   void push_rip(uint64_t target) { raw(0xff, 0x35), rel32(target); }
@@ -115,6 +116,7 @@ class Assembler {
     raw(0xff, 0x24, static_cast<uint8_t>(0xc5 | reg << 3)), u32(abs);
   }
   void jmp_table_rcx8(uint32_t abs) { jmp_table_times8(1, abs); }
+  void jmp_rcx() { raw(0xff, 0xe1); }
   // jmp [slot], the 8-byte slot following at once, aligned so that it may be patched at any time.
   // Returns the slot's address; reaches everywhere.
   CacheAddr jmp_slot(uint64_t target) {

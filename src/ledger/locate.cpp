@@ -18,6 +18,7 @@ namespace {
 // Bytes of the sequences in translate/emit_unit.cpp.
 constexpr uint32_t kReturnPopped = 10;  // mov gs:[spill], rcx; pop rcx
 constexpr uint32_t kPlainReturnBytes = 2;
+constexpr uint32_t kJumpBytes = 5;
 
 // The offset right behind the `syscall` that ends a block.
 uint32_t behind_syscall(const Unit& unit, uint32_t block) {
@@ -373,6 +374,10 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       }
       break;
     case isa::Flow::kReturn:
+      // The jump at the end, to ask, has what it asks for in the thread's block.
+      if (size > kPlainReturnBytes && offset + kJumpBytes == code.end) {
+        return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
+      }
       // Up to a `ret` nothing has left the stack; behind it lies the way of a miss.
       if (cache_.returns_form() == Returns::kPaired || size > kPlainReturnBytes) {
         return in_front_of_return(regs);

@@ -489,33 +489,48 @@ class UnitEmitter {
 
   void emit_return(const Insn& insn) {
     as_->mov_gs_rcx(tcb::kSpillRcx);
-    const bool jump = request_.returns == Returns::kJump && insn.return_pop_bytes == 0;
-    if (jump) as_->pop_rcx();
+    if (request_.returns == Returns::kPaired || insn.return_pop_bytes != 0) {
+      return emit_return_of_processor(insn.return_pop_bytes);
+    }
+    as_->pop_rcx();
+    if (request_.compare == Compare::kAll64) as_->mov_gs_rcx(tcb::kTarget);
+    as_->mov_ecx_ecx();
+    as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
+    as_->jmp_table_rcx8(request_.tables_base + tables::kLandings);
+  }
+
+  void emit_return_of_processor(uint32_t pop_bytes) {
     if (request_.compare == Compare::kAll64) {
-      if (!jump) as_->mov_rcx_top();
+      as_->mov_rcx_top();
       as_->mov_gs_rcx(tcb::kTarget);
-      as_->mov_ecx_ecx();
-    } else if (jump) {
       as_->mov_ecx_ecx();
     } else {
       as_->mov_ecx_top();
     }
-    as_->mov_ecx_table_rcx4(request_.tables_base + tables::kLandingNumbers);
-    if (jump) {
-      as_->jmp_table_rcx8(request_.tables_base + tables::kLandings);
-      return;
+    const bool wide = request_.returns == Returns::kPaired;
+    if (wide) {
+      as_->mov_ecx_rcx(request_.tables_base + tables::kLandingNumbers);
+      as_->mov_rcx_table_rcx8(request_.tables_base + tables::kWideLandings);
+    } else {
+      // Where other returns jump, no landing is not 0.  The low half alone may take a landing for
+      // none, which then is asked for.
+      as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
+      as_->mov_rcx_table_rcx8(request_.tables_base + tables::kLandings);
+      const auto none = static_cast<uint32_t>(request_.gateways.no_landing.value());
+      as_->mov_gs_rcx(tcb::kSpillProbe);
+      as_->lea_ecx_rcx(static_cast<int32_t>(0u - none));
     }
     as_->jrcxz(0);
     const uint32_t behind_jrcxz = as_->offset();
-    as_->mov_rcx_table_rcx8(request_.tables_base + tables::kLandings);
+    if (!wide) as_->mov_rcx_gs(tcb::kSpillProbe);
     as_->mov_top_rcx();
-    as_->ret(static_cast<uint16_t>(insn.return_pop_bytes));
+    as_->ret(static_cast<uint16_t>(pop_bytes));
     as_->patch_u8(behind_jrcxz - 1, static_cast<uint8_t>(as_->offset() - behind_jrcxz));
-    if (insn.return_pop_bytes == 0) return as_->jmp(request_.gateways.ret_pop.value());
-    as_->pop_rcx();
+    if (pop_bytes == 0) return as_->jmp(request_.gateways.ret_pop.value());
+    as_->mov_rcx_top();
     as_->mov_gs_rcx(tcb::kTarget);
-    as_->lea_rsp_rsp(insn.return_pop_bytes);
-    as_->jmp(request_.gateways.ret.value());
+    as_->lea_rsp_rsp(8 + pop_bytes);
+    as_->jmp(request_.gateways.lookup.value());
   }
 
   // rcx is free here, the kernel overwrites it; it is kept for a signal's handler that looks at it.

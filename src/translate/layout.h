@@ -83,16 +83,24 @@ inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a f
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
 inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
-inline constexpr uint32_t kReturns = 0x20000;      // 65536 heads of chains, by the low 16 bits
-inline constexpr uint32_t kLandings = 0x100000;    // pointers, by the number of a landing
-inline constexpr uint32_t kLandingsMax = 2 << 20;
-inline constexpr uint32_t kHashTables = kLandings + kLandingsMax * 8;  // 256 pointers each
+inline constexpr uint32_t kReturns = 0x20000;    // 65536 heads of chains, by the low 16 bits, or 0
+inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers of two bytes
+inline constexpr uint32_t kHashTables = kLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
 inline constexpr uint32_t kHashTablesEnd = 64 << 20;
-// u32 numbers of landings, by the low 32 bits of the return address; 0: none.  Hardly any of it is
-// ever touched.
-inline constexpr uint32_t kLandingNumbers = kHashTablesEnd;
-inline constexpr uint64_t kSizeBytes = kLandingNumbers + (4ull << 32);
+// Numbers of landings, at the low 32 bits of the return address; the last one may end behind the
+// 4 GB.  Hardly any of it is ever touched.
+inline constexpr uint32_t kLandingNumbers = kHashTablesEnd + (128u << 20);
+inline constexpr uint64_t kLandingNumbersEnd = kLandingNumbers + (1ull << 32) + 4096;
+// Pointers by numbers of four bytes (Returns::kPaired).  Both tables must begin below 2 GB, so this
+// one has the other in its middle: where bytes of a number are looked up, the uppermost is 0, which
+// leads in front of the other table, or at least kWideByteMin, which leads behind it.
+inline constexpr uint32_t kWideLandings = kHashTablesEnd;
+inline constexpr uint32_t kWideByteMin = 34, kWideByteMax = 127;
+inline constexpr uint64_t kWideUpper = 8ull << 24;  // bytes for one value of the uppermost byte
+static_assert(kWideLandings + kWideUpper <= kLandingNumbers);
+static_assert(kWideLandings + kWideByteMin * kWideUpper >= kLandingNumbersEnd);
+inline constexpr uint64_t kSizeBytes = kWideLandings + (kWideByteMax + 1) * kWideUpper;
 }  // namespace tables
 
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;

@@ -303,17 +303,21 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
   code.entries.lookup = as.here();
   as.mov_rcx_gs(tcb::kTarget);
   as.movzx_ecx_cx();
-  as.jmp_table_rcx8(tables_base + tables::kReturns);
+  as.mov_rcx_table_rcx8(tables_base + tables::kReturns);
+  as.jrcxz(2);  // over the jmp
+  as.jmp_rcx();
+  as.jmp(code.entries.ret.value());
   // The address a return has just popped still lies below the stack pointer; signals do not reach
   // it there (the kernel leaves 128 bytes alone).
   code.entries.ret_popped = as.here();
+  if (first == nullptr) code.entries.no_landing = code.entries.ret_popped;
   as.mov_rcx_popped();
   as.mov_gs_rcx(tcb::kTarget);
-  as.jmp(code.entries.ret.value());
+  as.jmp(code.entries.lookup.value());
   code.entries.ret_pop = as.here();
   as.pop_rcx();
   as.mov_gs_rcx(tcb::kTarget);
-  as.jmp(code.entries.ret.value());
+  as.jmp(code.entries.lookup.value());
   code.end = as.here();
   return code;
 }

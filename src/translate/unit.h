@@ -10,12 +10,13 @@
 //   original                        copy
 //   call f                          push [original return address]; jmp f'
 //   ret                             mov gs:[spill], rcx; pop rcx; mov ecx, ecx
-//                                   mov ecx, [numbers + rcx*4]; jmp [landings + rcx*8]
+//                                   movzx ecx, word [numbers + rcx]; jmp [landings + rcx*8]
 //                          or, in large programs (`Returns`):
 //   call f                          call thunk
 //     thunk                         mov [rsp], original return address (two halves); jmp f'
-//   ret                             mov gs:[spill], rcx; mov ecx, [rsp]; mov ecx, [numbers + rcx*4]
-//                                   jrcxz miss; mov rcx, [landings + rcx*8]; mov [rsp], rcx; ret
+//   ret                             mov gs:[spill], rcx; mov ecx, [rsp]
+//                                   mov ecx, [numbers + rcx]; mov rcx, [landings + rcx*8]
+//                                   jrcxz miss; mov [rsp], rcx; ret
 //   (return address)                landing: mov rcx, gs:[spill]
 //   jmp/call r/m                    mov gs:[spill], rcx; mov rcx, r/m; mov gs:[target], rcx
 //                                   (push ...); jmp first pair stub of this site
@@ -30,8 +31,9 @@
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
-// A landing is found by the low 32 bits of the return address; it
-// checks nothing as long as no two modules' code is alike in them.
+// A landing is found by a number that stands at the low 32 bits of the return address; it checks
+// nothing as long as no two modules' code is alike in them.  What stands at other addresses, and
+// beside the return addresses, is no number (cache/landing_numbers.h).
 //
 // A comparison is of the low 32 bits as long as no two modules' code is alike in them, and of all
 // 64 otherwise (`Compare`), so no two addresses of code are ever confused.  It goes through jrcxz,
@@ -207,9 +209,12 @@ struct UnitCode {
 // Addresses that generated code refers to.
 struct Gateways {
   CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
-  CacheAddr lookup;      // finds the landing of a return that came to another one's
-  CacheAddr ret_pop;     // a return without a landing, its address still on the stack
+  CacheAddr lookup;      // a return without a number, or to another's landing: tries the chains
+  CacheAddr ret_pop;     // a return without a number, its address still on the stack
   CacheAddr ret_popped;  // the same, its address popped
+  // Where numbers without a landing lead, if returns are jumps: `ret_popped` of the first area.
+  // In the other form they lead to 0.
+  CacheAddr no_landing;
 };
 
 // Calls and returns as jumps are fewer instructions, and the processor predicts some thousand

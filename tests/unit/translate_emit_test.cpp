@@ -86,9 +86,10 @@ TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
   Listing listing(buffer.data(), address, as.offset());
   listing.read(0, as.offset(), {});
   listing.expect_targets({});
-  for (CacheAddr entry : {code.entries.link, code.entries.indirect, code.entries.ret,
-                          code.entries.syscall, code.entries.event, code.entries.lookup,
-                          code.entries.ret_pop, code.entries.ret_popped, code.syscall_insn}) {
+  for (CacheAddr entry :
+       {code.entries.link, code.entries.indirect, code.entries.ret, code.entries.syscall,
+        code.entries.event, code.entries.lookup, code.entries.ret_pop, code.entries.ret_popped,
+        code.entries.no_landing, code.syscall_insn}) {
     EXPECT_TRUE(listing.starts_at(static_cast<uint32_t>(entry - address)));
   }
   EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
@@ -230,7 +231,8 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   request.compare = pick % 2 == 0 ? Compare::kAll64 : Compare::kLow32;
   request.returns = pick / 2 == 0 ? Returns::kJump : Returns::kPaired;
   request.flags_assumed_live = random_() % 4 == 0 ? isa::flag::kAll : 0;
-  gateways_ = {far, far + 16, far + 32, far + 48, far + 64, far + 80, far + 96, far + 112};
+  gateways_ = {far,      far + 16, far + 32,  far + 48, far + 64,
+               far + 80, far + 96, far + 112, far + 128};
   request.procedure = &procedure;
   request.plan = &plan_;
   request.view = &view_;
@@ -468,7 +470,8 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
     request.view = &view_;
     request.tables_base = kTablesBase;
     const CacheAddr gateway(0x10001000);
-    request.gateways = {gateway, gateway, gateway, gateway, gateway, gateway, gateway, gateway};
+    request.gateways = {gateway, gateway, gateway, gateway, gateway,
+                        gateway, gateway, gateway, gateway};
     std::vector<uint8_t> cold(1 << 20);
     isa::Assembler cold_as(cold.data(), cold.size(), CacheAddr(0x10100000));
     EXPECT_EQ(emit_unit(as, cold_as, request).size_bytes, 0u);

@@ -1,0 +1,73 @@
+// The tables through which a return finds its landing: a number at the return address, a pointer by
+// the number (translate/unit.h).
+//
+// Problem.  Returns compare nothing, so each address of code that could be returned to must tell
+// whether a landing is there.  Four bytes for each byte of code were most of Tally's memory.
+//
+// Idea.  Numbers of several bytes stand *at* the return address, in a table of one byte for each
+// byte of code.  No byte of a number is zero.  A return to an address that has none, but a
+// neighbour that has, reads some bytes of that one and zeros.  Such values are no number, and lead
+// to where is asked, as 0 does.  Addresses so close together that this would not be so are rare
+// (two calls through registers, one behind the other): the later of them gets no number, and is
+// found in the chains (code_cache.h).
+//
+// Returns that jump have numbers of two bytes.  Their pointers must lead somewhere whatever is
+// read, so those of the values (0, low) and (high, 0) are set with the first number that has such a
+// byte.  Those of values (0, low) lie a row of the table apart.  So numbers are taken from growing
+// squares, low and high both at most k, and a program with few landings touches few pages.  65,025
+// are enough for programs of this form (`Returns`); what is beyond that is found in the chains.
+//
+// The returns of large programs look at the pointer, so it may be 0, as the whole table is at
+// first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million of them.
+//
+// A number belongs to its address for good, and its bytes are written once, one by one.  What
+// changes is the pointer.  So a thread that reads meanwhile sees it, or a value that is no number.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/address.h"
+#include "translate/unit.h"
+
+namespace tally::engine {
+
+class LandingNumbers {
+ public:
+  // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
+  void begin(uint8_t* tables, translate::Returns form, CacheAddr none);
+
+  // Leads returns to `original` to `code`.  False where there is no number for it: all are given
+  // away, one stands too near, or the same low 32 bits are another landing's.
+  bool add(uint64_t original, CacheAddr code);
+  // Returns to it ask from now on, as those to other addresses without a landing.
+  void remove(uint64_t original);
+  void remove(TargetRange range);
+  bool has(uint64_t original) const { return index_of(original) != 0; }
+
+ private:
+  struct Landing {
+    uint64_t original = 0;  // 0: none at the moment
+    uint32_t number = 0;
+  };
+  bool is_wide() const { return form_ == translate::Returns::kPaired; }
+  uint32_t size_bytes() const { return is_wide() ? 4 : 2; }
+  uint8_t& byte_at(uint32_t address) const;
+  uint32_t index_at(uint32_t address) const;
+  size_t index_of(uint64_t original) const;
+  bool is_apart(uint32_t address) const;
+  uint32_t next_number();
+  void lead_from_neighbours(uint32_t byte);
+  void write_number(uint32_t address, uint32_t number);
+  void lead(uint32_t number, uint64_t where);
+
+  uint8_t* tables_ = nullptr;
+  translate::Returns form_ = translate::Returns::kJump;
+  uint64_t none_ = 0;
+  uint32_t squares_ = 0;                  // that have been used up
+  uint32_t side_ = 0;                     // of the square that numbers are taken from
+  uint32_t taken_ = 0;                    // of the numbers on its two new sides
+  std::vector<Landing> landings_ = {{}};  // in the order of their numbers; the first is nobody's
+};
+
+}  // namespace tally::engine

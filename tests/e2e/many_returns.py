@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""More call sites than returns that jump have numbers for, and calls two bytes apart: every return
+finds its way, in small programs and in large ones, and each is counted."""
+import csv
+import io
+
+from refusal import accepted, compile_c, complain, finish, path
+
+# Calls of one procedure, in 2500 procedures of 32 each; the last of each are through a register.
+SITES, ROUNDS = 2500 * 32, 3
+SOURCE = r"""
+    #include <stdio.h>
+    __asm__(
+        ".text\n.type callee, @function\ncallee: incl calls(%rip)\n ret\n.size callee, . - callee\n"
+        ".altmacro\n.set number, 0\n"
+        ".macro sites n\n.type sites\\n, @function\nsites\\n:\n push %rbx\n"
+        " lea callee(%rip), %rax\n.rept 30\n call callee\n.endr\n call *%rax\n call *%rax\n"
+        " pop %rbx\n ret\n.size sites\\n, . - sites\\n\n.endm\n"
+        ".rept 2500\n sites %number\n.set number, number + 1\n.endr\n"
+        ".macro one n\n call sites\\n\n.endm\n"
+        ".globl all\n.type all, @function\nall:\n push %rbx\n.set number, 0\n"
+        ".rept 2500\n one %number\n.set number, number + 1\n.endr\n pop %rbx\n ret\n"
+        ".size all, . - all\n"
+    #ifdef LARGE
+        ".skip 4 << 20, 0xcc\n"
+    #endif
+    );
+    int calls;
+    void all(void);
+    int main(void) {
+      for (int i = 0; i < ROUNDS; i++) all();
+      printf("%d\n", calls);
+      return 0;
+    }
+    """
+
+for kind, *flags in (("small",), ("large", "-DLARGE")):
+    program = compile_c(kind, SOURCE, f"-DROUNDS={ROUNDS}", *flags)
+    for options in ((), ("--no-opt=low32",), ("--no-opt=recall,joins",)):
+        what = f"{kind} {options}"
+        done = accepted(["profile", "-o", path("many.tally"), *options, "--", program], what)
+        if done.stdout != b"%d\n" % (SITES * ROUNDS) or b"not exact" in done.stderr:
+            complain(f"{what}: {done.stdout!r}, {done.stderr!r}")
+        listing = accepted(["dump", "instructions", path("many.tally")], what).stdout
+        counts = {}
+        for row in csv.DictReader(io.StringIO(listing.decode())):
+            if row["module"].endswith(kind):
+                count = int(row["count"])
+                counts[count] = counts.get(count, 0) + 1
+        # The callee's two instructions; of each 32 calls, all, with five instructions around them,
+        # as often as there are rounds; and so the calls of those.
+        if counts.get(SITES * ROUNDS) != 2 or counts.get(ROUNDS, 0) < 2500 * (32 + 4 + 1):
+            complain(f"{what}: instructions by how often they ran: {counts}")
+finish()
