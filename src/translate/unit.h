@@ -2,10 +2,12 @@
 //
 // Problem.  The program must run elsewhere, counted, and never see that it does.
 //
-// Idea.  Blocks are copied in address order; what is not control flow is copied byte for byte (a
-// RIP-relative displacement is adjusted).  Branches inside the unit go to the copies; branches out
-// of it go to a stub that asks the monitor once and is then patched away.  Every address that the
-// program can observe is the original one: a call pushes the original return address.
+// Idea.  Blocks are copied in address order, or in that of the plan (an earlier run's hot paths
+// then fall through); what is not control flow is copied byte for byte (a RIP-relative displacement
+// is adjusted).  A conditional branch to the block that lies next is turned round.  Branches inside
+// the unit go to the copies; branches out of it go to a stub that asks the monitor once and is then
+// patched away.  Every address that the program can observe is the original one: a call pushes the
+// original return address.
 //
 //   original                        copy
 //   call f                          push [original return address]; jmp f'

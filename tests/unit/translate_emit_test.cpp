@@ -198,6 +198,7 @@ class Units : public testing::TestWithParam<Counters> {
 
   void check_places();
   void check_copies();
+  void check_turned();
   void check_patch_fields();
   void check_pushed_returns();
   void check_decodes();
@@ -258,6 +259,7 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   check_places();
   close_up(code_);
   check_copies();
+  check_turned();
   check_patch_fields();
   check_pushed_returns();
   if (!HasFatalFailure()) check_decodes();
@@ -314,6 +316,23 @@ void Units::check_places() {
               mark.offset < kColdOffset ? code_.body_bytes : kColdOffset + code_.cold_bytes);
     ASSERT_TRUE(mark.offset >= kColdOffset || mark.kind == Mark::Kind::kEdgeStub);
     previous = mark.offset;
+  }
+}
+
+// A conditional branch jumps on its own condition, or on the opposite one if the way that it would
+// take has its counter behind it.
+void Units::check_turned() {
+  for (size_t b = 0; b < code_.blocks.size(); ++b) {
+    const cfg::Block& block = procedure_->blocks[b];
+    if (block.end != Flow::kConditional || code_.blocks[b].edge_counted == 0) continue;
+    const uint32_t last = block.first_insn + block.insn_count - 1;
+    uint32_t at = code_.insn_offset[last];
+    while (buffer_[at] != 0x0f || (buffer_[at + 1] & 0xf0) != 0x80) ++at;  // over padding
+    const uint32_t counted = code_.blocks[b].inline_edge;
+    ASSERT_TRUE(counted == block.first_edge || counted == block.first_edge + 1);
+    ASSERT_NE(plan_.edge_counter[counted], kNoCounter);
+    const unsigned turned = counted == block.first_edge ? 1 : 0;
+    ASSERT_EQ(buffer_[at + 1] & 0xfu, procedure_->insns[last].condition ^ turned);
   }
 }
 
