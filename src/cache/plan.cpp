@@ -254,18 +254,19 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   translate::Plan plan;
   plan.block_counter.assign(procedure.blocks.size(), translate::kNoCounter);
   plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
-  if (kind == PlacementKind::kNone && measured.steps.empty()) return plan;
+  if (kind == PlacementKind::kNone) return plan;
   placement::Graph graph = make_graph(procedure);
   set_likelihoods(procedure, view, graph);
   placement::set_static_weights(graph);
-  if (kind == PlacementKind::kBlocks) count_all_blocks(procedure, graph, allocate, plan);
+  if (kind == PlacementKind::kBlocks) {
+    count_all_blocks(procedure, graph, allocate, plan);
+    return plan;
+  }
   if (set_measured_weights(procedure, kind, measured, graph)) {
     if (measured.order) set_order(procedure, graph, plan);
     weigh_jumps(procedure, plan, graph);
   }
-  if (kind == PlacementKind::kEdges || kind == PlacementKind::kFeedback) {
-    count_chords(procedure, graph, allocate, plan);
-  }
+  count_chords(procedure, graph, allocate, plan);
   return plan;
 }
 

@@ -34,7 +34,7 @@ using FeedbackWeights = std::function<double(LinkAddr from_block, LinkAddr to_bl
 // What is known of a procedure from runs before.
 struct MeasuredWeights {
   FeedbackWeights feedback;        // kFeedback
-  std::span<const uint8_t> steps;  // all others; see edge_weights.h.  Empty: nothing is known
+  std::span<const uint8_t> steps;  // kEdges; see edge_weights.h.  Empty: nothing is known
   bool order = true;               // blocks are to lie as the weights say, not by address
 };
 
