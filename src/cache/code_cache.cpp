@@ -302,6 +302,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
                       kAreaSizeBytes >> 20);
   }
   if (!unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
+  std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
   // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
   next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
   area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;

@@ -118,10 +118,11 @@ void set_steps(std::span<const uint8_t> steps, placement::Graph& graph) {
   }
 }
 
-// How the blocks of a procedure whose weights are known lie best.  A landing's block is entered
-// from its call, where call and landing must be neighbours; whoever else goes there must jump.
-void set_order(const cfg::Procedure& procedure, const placement::Graph& graph,
-               translate::Plan& plan) {
+// Edges that need no jump if their target lies next.  A landing's block is entered from its call,
+// where call and landing must be neighbours; whoever else goes there must jump.  `loop` and `jrcxz`
+// cannot be turned round.
+std::vector<bool> edges_that_may_fall(const cfg::Procedure& procedure,
+                                      const placement::Graph& graph) {
   std::vector<bool> behind_call(procedure.blocks.size(), false);
   for (const cfg::Edge& edge : procedure.edges) {
     if (edge.kind == EdgeKind::kCallReturn) behind_call[edge.to] = true;
@@ -130,17 +131,17 @@ void set_order(const cfg::Procedure& procedure, const placement::Graph& graph,
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
     const cfg::Edge& edge = procedure.edges[e];
     if (edge.to == cfg::kExitBlock || edge.kind == EdgeKind::kTableJump) continue;
+    const bool stiff = procedure.blocks[edge.from].end == isa::Flow::kCountedJump;
+    if (stiff && edge.kind == EdgeKind::kTaken) continue;
     may_fall[e] = (edge.kind == EdgeKind::kCallReturn) == behind_call[edge.to];
   }
-  placement::BlockOrder order = placement::order_blocks(graph, may_fall);
-  plan.order = std::move(order.nodes);
-  plan.in_body = order.hot;
+  return may_fall;
 }
 
 // A counter on an edge that jumps is a jump more, so such an edge counts 1.7 times as much
 // (measured, docs/design.md).
 void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
-                 placement::Graph& graph) {
+                 const std::vector<bool>& may_fall, placement::Graph& graph) {
   constexpr double kCostOfJump = 1.7;
   const CountedAt counted_at(graph);
   std::vector<uint32_t> next(procedure.blocks.size(), cfg::kExitBlock);
@@ -148,9 +149,8 @@ void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
     const cfg::Edge& edge = procedure.edges[e];
     if (edge.kind != EdgeKind::kTaken && edge.kind != EdgeKind::kFallthrough) continue;
-    const bool falls = plan.order.empty()
-                           ? edge.kind == EdgeKind::kFallthrough
-                           : edge.to != cfg::kExitBlock && next[edge.from] == edge.to;
+    const bool falls = plan.order.empty() ? edge.kind == EdgeKind::kFallthrough
+                                          : may_fall[e] && next[edge.from] == edge.to;
     double& weight = graph.edges[e].weight;
     if (!falls && weight >= placement::kRan && !counted_at.block_of(e)) weight *= kCostOfJump;
   }
@@ -263,8 +263,13 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
     return plan;
   }
   if (set_measured_weights(procedure, kind, measured, graph)) {
-    if (measured.order) set_order(procedure, graph, plan);
-    weigh_jumps(procedure, plan, graph);
+    const std::vector<bool> may_fall = edges_that_may_fall(procedure, graph);
+    if (measured.order) {
+      placement::BlockOrder order = placement::order_blocks(graph, may_fall);
+      plan.order = std::move(order.nodes);
+      plan.in_body = order.hot;
+    }
+    weigh_jumps(procedure, plan, may_fall, graph);
   }
   count_chords(procedure, graph, allocate, plan);
   return plan;

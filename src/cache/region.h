@@ -27,7 +27,7 @@ struct Area {
   CacheAddr base;  // in the target
   uint8_t* memory = nullptr;
   uint64_t used_bytes = 0;       // of the first half: bodies, pairs, arrivals
-  uint64_t cold_used_bytes = 0;  // of the second half: stubs that run seldom
+  uint64_t cold_used_bytes = 0;  // of the second half: what runs seldom
   translate::GatewayCode gateway;
 
   // What is left is for the pairs and arrivals of the units it holds; new units go elsewhere.

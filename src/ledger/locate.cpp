@@ -16,8 +16,8 @@ using namespace translate;
 namespace {
 
 // Bytes of the sequences in translate/emit_unit.cpp.
-constexpr uint32_t kReturnPopped = 10;  // mov gs:[spill], rcx; pop rcx
-constexpr uint32_t kPlainReturnBytes = 2;
+constexpr uint32_t kLoadPoppedBytes = 5;  // mov rcx, [rsp - 8]
+constexpr uint32_t kReturnPopped = 10;    // mov gs:[spill], rcx; pop rcx
 constexpr uint32_t kJumpBytes = 5;
 
 // The offset right behind the `syscall` that ends a block.
@@ -174,7 +174,9 @@ Position Ledger::locate_in_lookup(const Area& area, const user_regs_struct& regs
   const CacheAddr address(regs.rip);
   const CacheAddr pop = area.gateway.entries.ret_pop;
   if (address == pop) return in_front_of_return(regs);
-  if (address == area.gateway.entries.ret_popped) return behind_popped_return(regs);
+  const CacheAddr popped = area.gateway.entries.ret_popped;
+  const bool not_stored = address == popped || address == popped + kLoadPoppedBytes;
+  if (not_stored) return behind_popped_return(regs);
   if (address == pop + 1) return behind_return(TargetAddr(regs.rcx));
   return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
 }
@@ -375,11 +377,11 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       break;
     case isa::Flow::kReturn:
       // The jump at the end, to ask, has what it asks for in the thread's block.
-      if (size > kPlainReturnBytes && offset + kJumpBytes == code.end) {
+      if (code.pops_more && offset + kJumpBytes == code.end) {
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       // Up to a `ret` nothing has left the stack; behind it lies the way of a miss.
-      if (cache_.returns_form() == Returns::kPaired || size > kPlainReturnBytes) {
+      if (cache_.returns_form() == Returns::kPaired || code.pops_more) {
         return in_front_of_return(regs);
       }
       if (into >= kReturnPopped) return behind_popped_return(regs);

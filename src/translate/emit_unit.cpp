@@ -68,7 +68,7 @@ class UnitEmitter {
     BlockIndex block;
     uint32_t back;
   };
-  struct TakenEdge {  // a counted one
+  struct TakenEdge {  // a counted one that jumps
     Field field;
     uint32_t edge;
   };
@@ -299,7 +299,7 @@ class UnitEmitter {
     fixups_.push_back({last_field(), edge.to});
   }
 
-  // Falls into the next block, counting the edge on the way.
+  // Falls into the next block, or jumps to it, counting the edge on the way.
   void emit_next(BlockIndex b, uint32_t edge_index) {
     const int32_t counter = plan_.edge_counter[edge_index];
     if (counter != kNoCounter) {
@@ -488,6 +488,7 @@ class UnitEmitter {
   }
 
   void emit_return(const Insn& insn) {
+    code_.blocks[block_].pops_more = insn.return_pop_bytes != 0;
     as_->mov_gs_rcx(tcb::kSpillRcx);
     if (request_.returns == Returns::kPaired || insn.return_pop_bytes != 0) {
       return emit_return_of_processor(insn.return_pop_bytes);
@@ -582,7 +583,7 @@ class UnitEmitter {
     code_.marks.push_back(Mark{at(), kind, index, counted});
   }
 
-  // Counted taken edges, close to the bodies: the back edges of loops are among them.
+  // Counted edges that jump, close to the bodies: the back edges of loops are among them.
   void emit_edge_stubs() {
     for (const TakenEdge& taken : taken_edges_) {
       const Edge& edge = procedure_.edges[taken.edge];

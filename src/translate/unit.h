@@ -53,7 +53,9 @@
 // was translated from, at the front of every block and behind every store; where they differ, an
 // event asks for a new translation.
 //
-// Not handled: addresses out of reach of the area (named when control gets there); a signal handler
+// Not handled: addresses out of reach of the area (named when control gets there); a return while
+// the program has alignment checks switched on (numbers of landings are not aligned: the run ends
+// with the signal and its place); a signal handler
 // that interrupts a thread between such a jump and what made its flags, and changes the flags that
 // it goes on with, if what is jumped to looks at them.
 #pragma once
@@ -141,18 +143,19 @@ struct BlockCode {
   uint32_t probe_begin = 0;     // the block's counter
   uint32_t probe_counted = 0;   // from here on it has been incremented
   uint32_t probe_insn = 0;      // block-local instruction in front of which it sits
-  uint32_t end = 0;             // end of the block's code in the body
+  uint32_t end = 0;             // end of the block's code
   uint32_t edge_counted = 0;    // inline counter of an edge: counted from here on (0: none)
   uint32_t inline_edge = 0;     // that edge
+  bool pops_more = false;       // a return that pops more than its address
   static constexpr uint32_t kNone = UINT32_MAX;
 };
 
-// Behind the bodies: what a call goes through.
+// Behind the blocks of a part: what a call goes through.
 struct Thunk {
   uint32_t offset = 0;  // the landing's address is on the stack
   uint32_t pushed = 0;  // the original return address is
   uint32_t block = 0;
-  uint32_t back = 0;  // in the body, behind the `call`
+  uint32_t back = 0;  // behind the `call`
 };
 
 // A unit has two parts that lie apart, so that the instruction cache and the page tables see only
@@ -177,11 +180,10 @@ struct UnitCode {
   CacheAddr address(uint32_t offset) const {
     return offset < kColdOffset ? begin + offset : cold_begin + (offset - kColdOffset);
   }
-  // Of an address in either part.
+  // Of an address in either part; the cold one is always the upper.
   uint32_t offset_of(CacheAddr address) const {
-    const bool in_body = address >= begin && address < begin + body_bytes;
-    return in_body ? static_cast<uint32_t>(address - begin)
-                   : static_cast<uint32_t>(address - cold_begin) + kColdOffset;
+    return address >= cold_begin ? static_cast<uint32_t>(address - cold_begin) + kColdOffset
+                                 : static_cast<uint32_t>(address - begin);
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
