@@ -420,10 +420,7 @@ const CodeRecord* CodeCache::record_at(CacheAddr address) const {
 
 bool CodeCache::is_boundary(CacheAddr address) const {
   const CodeRecord* record = record_at(address);
-  if (record == nullptr) return false;
-  if (record->kind != CodeRecord::Kind::kUnit && record->kind != CodeRecord::Kind::kUnitCold) {
-    return false;
-  }
+  if (record == nullptr || !record->in_unit()) return false;
   const Unit& unit = *units_[record->index];
   const uint32_t offset = unit.code.offset_of(address);
   if (offset >= unit.code.part_of(offset).thunks_begin) return false;

@@ -65,6 +65,7 @@ struct CodeRecord {
   Kind kind = Kind::kUnit;
   uint32_t index = 0;  // unit, site, arrival, link pair
   uint32_t pair = 0;
+  bool in_unit() const { return kind == Kind::kUnit || kind == Kind::kUnitCold; }
 };
 
 struct CacheStats {

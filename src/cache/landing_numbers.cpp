@@ -46,7 +46,8 @@ uint8_t& LandingNumbers::byte_at(uint32_t address) const {
   return tables_[tables::kLandingNumbers + uint64_t{address}];
 }
 
-// Of what stands at an address in `landings_`; 0 if that is no number.
+// Of what stands at an address in `landings_`; 0 if that is no number, or none that was given away:
+// the program can write there.
 uint32_t LandingNumbers::index_at(uint32_t address) const {
   uint32_t number = 0;
   for (uint32_t i = 0; i < size_bytes(); ++i) {
@@ -57,13 +58,20 @@ uint32_t LandingNumbers::index_at(uint32_t address) const {
   const Alphabet bytes = alphabet_of(is_wide());
   const auto place = [&](uint32_t i) { return byte_of(number, i) - bytes.first; };
   const uint32_t square = is_wide() ? place(3) * bytes.count + place(2) : 0;
-  return 1 + square * bytes.count * bytes.count + place_in_squares(place(0) + 1, place(1) + 1);
+  const uint32_t index =
+      1 + square * bytes.count * bytes.count + place_in_squares(place(0) + 1, place(1) + 1);
+  return index < landings_.size() ? index : 0;
 }
 
 // 0 if it has no landing.
 size_t LandingNumbers::index_of(uint64_t original) const {
   const uint32_t index = index_at(static_cast<uint32_t>(original));
   return landings_[index].original == original ? index : 0;
+}
+
+bool LandingNumbers::is_anothers(uint64_t original) const {
+  const uint64_t there = landings_[index_at(static_cast<uint32_t>(original))].original;
+  return there != 0 && there != original;
 }
 
 // Whether no number stands so near that a value between the two could be taken for one.

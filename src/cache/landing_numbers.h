@@ -44,6 +44,8 @@ class LandingNumbers {
   void remove(uint64_t original);
   void remove(TargetRange range);
   bool has(uint64_t original) const { return index_of(original) != 0; }
+  // Whether returns to it would come to the landing of another address, alike in the low 32 bits.
+  bool is_anothers(uint64_t original) const;
 
  private:
   struct Landing {

@@ -264,7 +264,10 @@ void CodeCache::enter_landing(BlockRef call_block) {
 // `code` is where returns to the block go; behind its comparison, if it has one, lies `accept`.
 void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
   const uint64_t original = address_of(ref).value();
-  if (!landings_.add(original, code)) chain_landing(ref, original, accept);
+  if (landings_.add(original, code)) return;
+  CHECK(compare_ == Compare::kAll64 || !landings_.is_anothers(original))
+      << "two modules alike in the low 32 bits";
+  chain_landing(ref, original, accept);
 }
 
 // There is no number for it.
@@ -273,6 +276,8 @@ void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept)
   Chain& chain = returns_[low];
   for (const ChainEntry& entry : chain) {
     if (entry.original == original) return;
+    const bool alike = static_cast<uint32_t>(entry.original) == static_cast<uint32_t>(original);
+    CHECK(compare_ == Compare::kAll64 || !alike) << "two modules alike in the low 32 bits";
   }
   Area& area = area_of(ref);
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kLanding, ref.unit, ref.block};

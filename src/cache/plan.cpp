@@ -269,7 +269,8 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
       plan.order = std::move(order.nodes);
       plan.in_body = order.hot;
     }
-    weigh_jumps(procedure, plan, may_fall, graph);
+    // Exact weights are those of the paper, which asks for the fewest increments.
+    if (kind == PlacementKind::kEdges) weigh_jumps(procedure, plan, may_fall, graph);
   }
   count_chords(procedure, graph, allocate, plan);
   return plan;

@@ -196,9 +196,7 @@ Position Ledger::in_front_of_return(const user_regs_struct& regs) {
     p.pc = cache_.address_of(cache_.arrivals()[record->index].to);
     return p;
   }
-  const bool in_unit =
-      record->kind == CodeRecord::Kind::kUnit || record->kind == CodeRecord::Kind::kUnitCold;
-  if (!in_unit) return {};
+  if (!record->in_unit()) return {};
   const Unit& unit = cache_.unit(record->index);
   const uint32_t offset = unit.code.offset_of(landing);
   for (uint32_t b = 0; b < unit.code.blocks.size(); ++b) {

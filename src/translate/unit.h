@@ -55,9 +55,9 @@
 //
 // Not handled: addresses out of reach of the area (named when control gets there); a return while
 // the program has alignment checks switched on (numbers of landings are not aligned: the run ends
-// with the signal and its place); a signal handler
-// that interrupts a thread between such a jump and what made its flags, and changes the flags that
-// it goes on with, if what is jumped to looks at them.
+// with the signal and its place); a signal handler that interrupts a thread between such a jump and
+// what made its flags, and changes the flags that it goes on with, if what is jumped to looks at
+// them.
 #pragma once
 
 #include <cstdint>

@@ -110,6 +110,28 @@ TEST_P(Numbers, OfAddressesAlikeAreTheFirstOnes) {
   EXPECT_EQ(look_up(0x200400000), 0x7f0000000020u);
 }
 
+TEST_P(Numbers, OthersAlikeInTheLow32BitsAreKnown) {
+  ASSERT_TRUE(numbers_.add(kBases[0], CacheAddr(0x1000)));
+  EXPECT_FALSE(numbers_.is_anothers(kBases[0]));
+  EXPECT_TRUE(numbers_.is_anothers(kBases[0] + (1ull << 32)));
+  EXPECT_FALSE(numbers_.add(kBases[0] + (1ull << 32), CacheAddr(0x2000)));
+  EXPECT_FALSE(numbers_.is_anothers(kBases[1]));
+  numbers_.remove(kBases[0]);
+  EXPECT_FALSE(numbers_.is_anothers(kBases[0] + (1ull << 32)));
+}
+
+// The program can write to the table.
+TEST_P(Numbers, WhatWasNotGivenAwayIsNone) {
+  ASSERT_TRUE(numbers_.add(kBases[0], CacheAddr(0x1000)));
+  for (const int byte : {0x02, 0x7f, 0xff}) {
+    std::memset(tables_ + tables::kLandingNumbers + (kBases[1] & 0xffffffff), byte, 4);
+    EXPECT_FALSE(numbers_.has(kBases[1]));
+    EXPECT_FALSE(numbers_.add(kBases[1], CacheAddr(0x2000)));
+    numbers_.remove(kBases[1]);
+  }
+  EXPECT_TRUE(numbers_.has(kBases[0]));
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, Numbers, testing::Values(Returns::kJump, Returns::kPaired),
                          [](const auto& named) {
                            return named.param == Returns::kJump ? "Jump" : "Paired";
