@@ -186,6 +186,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
         {module.to_target(begin), module.to_target(begin + unit->source.size())}));
   }
   number_probes(*unit, *known);
+  unit->weighed = known->weighed;
   unit->area = module.area;
   TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
@@ -238,6 +239,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   const Module& module = *unit.module;
   const EdgeWeights::Known known = weights_of(module, procedure.procedure);
   stats_.weighed += known.weighed != nullptr;
+  procedure.weighed = known.weighed != nullptr;
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
                                  optimizations_.has(Optimization::kOrder)};
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,

@@ -29,6 +29,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -75,6 +77,7 @@ struct CacheStats {
   uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
+  uint64_t renewed = 0;      // units that others stand for, with this run's own weights
 };
 
 // A block in the map of addresses.
@@ -160,6 +163,20 @@ class CodeCache : public Translated {
   bool is_boundary(CacheAddr address) const;
   // The `syscall` that ends a block.
   const translate::SyscallSite* syscall_site_of(BlockRef ref) const;
+
+  // A procedure to be translated again, with a step for each edge (edge_weights.h).
+  struct Renewal {
+    uint32_t unit = 0;
+    std::vector<uint8_t> steps;
+  };
+  bool is_renewable(uint32_t id) const;
+  // Does so, and leads all ways there; `counters` say which are the likeliest.  No thread may be in
+  // the old units, but for open calls: these come back to the new ones.  Returns those of the old
+  // units that have another now; the others stay as they are.
+  std::vector<uint32_t> renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters);
+  // All returns ask the monitor, until that is over.
+  void hold_returns() { landings_.hold(); }
+  void release_returns() { landings_.release(); }
 
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
@@ -273,6 +290,18 @@ class CodeCache : public Translated {
   bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
+  std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
+  std::optional<cfg::Procedure> find_again(const Unit& old) const;
+  bool make_again(Unit& old, std::span<const uint8_t> steps);
+  BlockRef newest(BlockRef ref) const;
+  // By where the branch is and where it went.
+  using TimesLed = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;
+  TimesLed times_led_before_renewals(const std::vector<uint64_t>& counters) const;
+  void move_landings(const Unit& old);
+  void move_links(const std::vector<uint32_t>& made);
+  void move_pairs(const std::vector<uint32_t>& made);
+  void repeat_pairs(const Unit& old, std::span<const uint64_t> counters);
+  CacheAddr branch_target(CacheAddr field);
   void unlink(const Unit& unit);
   void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
                     const std::function<void(CacheAddr)>& set_head);

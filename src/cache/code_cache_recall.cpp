@@ -153,13 +153,28 @@ bool CodeCache::has_news(const Recollection& left) const {
   return std::ranges::any_of(left.asked, is_new) || std::ranges::any_of(left.led, is_new);
 }
 
+// How often indirect branches went where, by way of units that others stand for now.
+CodeCache::TimesLed CodeCache::times_led_before_renewals(
+    const std::vector<uint64_t>& counters) const {
+  TimesLed result;
+  if (stats_.renewed == 0) return result;
+  for (const SiteState& state : sites_) {
+    for (const Pair& pair : state.pairs) {
+      if (!units_[state.unit]->renewed_by && !units_[pair.to.unit]->renewed_by) continue;
+      const uint64_t from = address_of({state.unit, state.site.block}).value();
+      result[{from, pair.target.value()}] += counters[pair.counter];
+    }
+  }
+  return result;
+}
+
 // What has been executed, for the next run.  What was recalled in vain stays on record, for
 // programs that do now this and now that, until a run finds it to be the larger part.
 Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   const auto is_counted = [&](int32_t id) {
     return id != kNoCounter && counters[static_cast<size_t>(id)] != 0;
   };
-  const auto is_executed = [&](const Unit& unit) {
+  const auto is_executed_itself = [&](const Unit& unit) {
     const auto& blocks = unit.plan.block_counter;
     const auto& edges = unit.plan.edge_counter;
     // Slots of a linkage table have nothing but the pairs of their one jump.
@@ -170,6 +185,11 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
              return std::any_of(site.pairs.begin(), site.pairs.end(),
                                 [&](const Pair& pair) { return counters[pair.counter] != 0; });
            });
+  };
+  const auto is_executed = [&](const Unit& unit) {
+    const Unit* one = &unit;
+    while (!is_executed_itself(*one) && one->renews) one = units_[*one->renews].get();
+    return is_executed_itself(*one);
   };
   const auto is_lasting = [](const Unit& unit) {
     return !unit.dead && !unit.replaceable && is_recalled(*unit.module);
@@ -203,13 +223,17 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
     if (counters[arrival.counter] == 0 || arrival.to.insn != 0 || !is_lasting(to)) continue;
     result.entered.push_back({number_of(*to.module), to.address_of(arrival.to.block).value()});
   }
+  const TimesLed before = times_led_before_renewals(counters);
   std::vector<std::pair<uint64_t, Recollection::Led>> led;
   for (const SiteState& state : sites_) {
     const Unit& unit = *units_[state.unit];
     if (!is_lasting(unit)) continue;
     for (const Pair& pair : state.pairs) {
       const Unit& to = *units_[pair.to.unit];
-      const uint64_t times = counters[pair.counter];
+      const uint64_t from = address_of({state.unit, state.site.block}).value();
+      const auto earlier = before.find({from, pair.target.value()});
+      const uint64_t times =
+          counters[pair.counter] + (earlier == before.end() ? 0 : earlier->second);
       if (pair.cut || !is_lasting(to) || (times == 0 && !(keeps_vain && pair.recalled))) continue;
       led.push_back(
           {times,

@@ -121,6 +121,30 @@ void LandingNumbers::lead(uint32_t number, uint64_t where) {
   std::atomic_ref<uint64_t>(landings[number]).store(where, std::memory_order_release);
 }
 
+uint64_t LandingNumbers::leads_to(uint32_t number) const {
+  const uint32_t table = is_wide() ? tables::kWideLandings : tables::kLandings;
+  auto* landings = reinterpret_cast<uint64_t*>(tables_ + table);
+  return std::atomic_ref<uint64_t>(landings[number]).load(std::memory_order_relaxed);
+}
+
+void LandingNumbers::hold() {
+  held_.clear();
+  for (const Landing& landing : landings_) {
+    held_.push_back(landing.original == 0 ? none_ : leads_to(landing.number));
+    if (landing.original != 0) lead(landing.number, none_);
+  }
+}
+
+// What was made or led elsewhere in the meantime stays as it is.
+void LandingNumbers::release() {
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const Landing& landing = landings_[i];
+    if (landing.original == 0 || leads_to(landing.number) != none_) continue;
+    lead(landing.number, held_[i]);
+  }
+  held_.clear();
+}
+
 bool LandingNumbers::add(uint64_t original, CacheAddr code) {
   const auto address = static_cast<uint32_t>(original);
   uint32_t index = index_at(address);

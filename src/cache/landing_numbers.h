@@ -43,6 +43,9 @@ class LandingNumbers {
   // Returns to it ask from now on, as those to other addresses without a landing.
   void remove(uint64_t original);
   void remove(TargetRange range);
+  // All returns ask from now on, until `release`.
+  void hold();
+  void release();
   bool has(uint64_t original) const { return index_of(original) != 0; }
   // Whether returns to it would come to the landing of another address, alike in the low 32 bits.
   bool is_anothers(uint64_t original) const;
@@ -62,6 +65,7 @@ class LandingNumbers {
   void lead_from_neighbours(uint32_t byte);
   void write_number(uint32_t address, uint32_t number);
   void lead(uint32_t number, uint64_t where);
+  uint64_t leads_to(uint32_t number) const;
 
   uint8_t* tables_ = nullptr;
   translate::Returns form_ = translate::Returns::kJump;
@@ -69,6 +73,7 @@ class LandingNumbers {
   uint32_t squares_ = 0;                  // that have been used up
   uint32_t side_ = 0;                     // of the square that numbers are taken from
   uint32_t taken_ = 0;                    // of the numbers on its two new sides
+  std::vector<uint64_t> held_;            // by landing: where it led; empty if nothing is held
   std::vector<Landing> landings_ = {{}};  // in the order of their numbers; the first is nobody's
 };
 

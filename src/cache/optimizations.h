@@ -13,6 +13,7 @@ enum class Optimization : uint8_t {
   kTables,   // the first jump through a table known to discovery leads to all of its targets
   kRecall,   // what an earlier run of the program has translated is translated at once (recall.h)
   kWeights,  // counters go where, by an earlier run's counts, they cost least (edge_weights.h)
+  kRenewal,  // procedures that turn out to be hot are translated again (engine/renewal.h)
   kOrder,    // blocks lie in the order in which, by an earlier run's counts, they follow each other
   kShared,   // procedures are found once for all programs of a session (known_procedures.h)
   kJoins,    // branches to a procedure lead there before they are first taken
@@ -22,8 +23,8 @@ enum class Optimization : uint8_t {
   kPaired,   // calls and returns of large programs pair up, as the processor expects
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
 };
-inline constexpr std::array<std::string_view, 12> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "order",  "shared",
+inline constexpr std::array<std::string_view, 13> kOptimizationNames = {
+    "ahead", "tables", "recall", "weights", "renewal", "order",  "shared",
     "joins", "hashes", "flags",  "low32",   "paired", "unspilled"};
 
 // Those that are on.

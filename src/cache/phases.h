@@ -26,13 +26,14 @@ enum class Phase : uint8_t {
   kEmit,        // writing translations
   kLink,        // registering, joining
   kSystemCall,  // system calls that concern the monitor
+  kRenew,       // weights for hot procedures in mid-run, and ways to their new units
   kServe,       // the rest of what mailboxes ask for
   kStop,        // births and ends of threads, with their back-traces
   kSolve,       // counts from counters, at the end
 };
 inline constexpr std::array kPhaseFacts = {"us_begin", "us_region", "us_modules", "us_discover",
                                            "us_place", "us_emit",   "us_link",    "us_system_calls",
-                                           "us_serve", "us_stops",  "us_solve"};
+                                           "us_renew", "us_serve", "us_stops",  "us_solve"};
 
 class PhaseTimer;
 

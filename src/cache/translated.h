@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,10 @@ struct Unit {
   bool replaceable = false;     // the program may replace this code
   bool open_calls = false;      // its calls have a second way out (cfg::DiscoverRequest)
   bool checked = false;         // ... at any time: it compares its own bytes
-  bool dead = false;            // the code is not there any more
+  bool dead = false;            // the code is not there any more, or another unit stands for it
+  // Of one procedure, translated again while the program runs (engine/renewal.h).
+  std::optional<uint32_t> renews;      // the unit before this one
+  std::optional<uint32_t> renewed_by;  // the unit after it
   std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...
   uint32_t source_offset = 0;   // ... this distance from the procedure's base on
 
@@ -62,6 +66,7 @@ struct Unit {
   LinkAddr asked;  // translation was asked for here ...
   Arrival asked_how = Arrival::kCall;
   bool recalled = false;  // ... by an earlier run
+  bool weighed = false;   // its counters lie by measured weights
 
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);

@@ -159,6 +159,8 @@ Status ImageRun::set_up() {
   regs.rip = cache_.unit(entry.unit).label(entry.block).value();
   regs.gs_base = region_.thread_block(*slot).value();
   process_->set_registers(pid, regs);
+  const bool weighs = options_.placement == PlacementKind::kEdges && options_.keeper == nullptr;
+  if (weighs && options_.optimizations.has(Optimization::kRenewal)) service_.begin_renewals();
   return Ok{};
 }
 
@@ -490,6 +492,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
   run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
+  run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));

@@ -186,6 +186,7 @@ void Service::serve(uint32_t slot) {
       resume = cache_.take_indirect(argument, target);
       break;
     case Request::kReturn:
+      if (renewals_.is_waiting()) renewals_.at_return(registers_of(slot, target), is_alone());
       resume = cache_.take_return(target);
       break;
     case Request::kEvent:

@@ -21,6 +21,7 @@
 
 #include "cache/code_cache.h"
 #include "cache/generated.h"
+#include "engine/renewal.h"
 #include "ledger/ledger.h"
 #include "tracee/attach.h"
 
@@ -36,7 +37,8 @@ class Service {
         ledger_(ledger),
         process_(process),
         phases_(phases),
-        generated_(modules, cache) {}
+        generated_(modules, cache),
+        renewals_(region, cache, ledger, phases) {}
   // Everything here is used under the lock of the service thread.
 
   // Answers what is asked; false when nothing was.
@@ -44,6 +46,10 @@ class Service {
   // The service thread is about to sleep: from now on requests ring the doorbell.  Returns what the
   // doorbell shows.
   uint32_t fall_asleep();
+  // Hot procedures are looked for from time to time (renewal.h).
+  void begin_renewals() { renewals_.begin(); }
+  Renewals::Clock::time_point next_look() const { return renewals_.next_look(); }
+  void look_for_renewals(Renewals::Clock::time_point now) { renewals_.look(now, is_alone()); }
   void wake_up();
   const uint32_t* doorbell() const;
 
@@ -127,6 +133,8 @@ class Service {
   };
 
   void serve(uint32_t slot);
+  // The process has had but one thread, and Tally has been there from its start.
+  bool is_alone() const { return slots_used_ == 1 && active_.size() == 1 && !on_failure_; }
   Result<CacheAddr> answer_event(uint32_t slot);
   Status before_syscall(uint32_t slot);
   Status before_sigreturn(uint32_t slot);
@@ -178,6 +186,7 @@ class Service {
   std::map<uint32_t, Ledger::Ahead> exec_backups_;
   std::function<void(uint32_t slot)> before_exec_;
   GeneratedCode generated_;
+  Renewals renewals_;
   // Calls in the target: those made for the request being served, and the one still wanted.
   RemoteCall stopped_thread_call_;
   std::optional<uint32_t> caller_;  // the slot that makes them

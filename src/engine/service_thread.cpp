@@ -18,7 +18,7 @@ namespace {
 // or 20; on a busy one less spinning is better.
 constexpr auto kSpin = std::chrono::microseconds(60);
 // Nobody is missed even if a bell is not heard.
-constexpr long kSleepMaxNanoseconds = 200'000'000;
+constexpr auto kSleepMax = std::chrono::milliseconds(200);
 constexpr long kPollNanoseconds = 200'000;
 constexpr size_t kFutexesMax = 128;
 
@@ -84,8 +84,29 @@ void ServiceThread::run() {
     __builtin_ia32_pause();
     if (std::chrono::steady_clock::now() - idle_since < kSpin) continue;
     sleep();
+    look();
     idle_since = std::chrono::steady_clock::now();
   }
+}
+
+void ServiceThread::look() {
+  const auto now = std::chrono::steady_clock::now();
+  std::lock_guard lock(mutex_);
+  for (Service* service : services_) service->look_for_renewals(now);
+}
+
+// When to wake up though nobody asks.
+timespec ServiceThread::next_look() const {
+  const auto now = std::chrono::steady_clock::now();
+  auto next = now + kSleepMax;
+  for (const Service* service : services_) next = std::min(next, service->next_look());
+  const auto wait = std::chrono::duration_cast<std::chrono::nanoseconds>(std::max(next, now) - now);
+  timespec until{};
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  const int64_t nanoseconds = until.tv_nsec + wait.count();
+  until.tv_sec += nanoseconds / 1'000'000'000;
+  until.tv_nsec = nanoseconds % 1'000'000'000;
+  return until;
 }
 
 // Whoever posts before it sees that we sleep is found by one more look; whoever posts later rings.
@@ -93,21 +114,16 @@ void ServiceThread::sleep() {
   std::vector<FutexWaiter> waiters;
   waiters.push_back(waiter(reinterpret_cast<uint32_t*>(&bell_), bell_.load()));
   bool asked = false;
+  timespec until{};
   {
     std::lock_guard lock(mutex_);
     for (Service* service : services_) {
       waiters.push_back(waiter(service->doorbell(), service->fall_asleep()));
     }
     for (Service* service : services_) asked |= service->serve_all();
+    until = next_look();
   }
   if (!asked && !stopping_) {
-    timespec until{};
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += kSleepMaxNanoseconds;
-    if (until.tv_nsec >= 1'000'000'000) {
-      until.tv_nsec -= 1'000'000'000;
-      until.tv_sec += 1;
-    }
     const bool too_many = waiters.size() > kFutexesMax;
     if (too_many ||
         (syscall(SYS_futex_waitv, waiters.data(), waiters.size(), 0, &until, CLOCK_MONOTONIC) < 0 &&

@@ -8,6 +8,8 @@
 // 5.16; beyond that the thread looks at all mailboxes every fifth of a millisecond.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -40,6 +42,8 @@ class ServiceThread {
   void run();
   bool serve_all();
   void sleep();
+  void look();
+  timespec next_look() const;
   void ring();
 
   std::mutex mutex_;

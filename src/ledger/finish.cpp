@@ -5,6 +5,9 @@
 //
 // Where control arrived in the middle of a block, the profile has two blocks ("pieces"): those runs
 // that began in the middle count for the later pieces only.
+//
+// A procedure that was translated again while the program ran has several units: each is solved for
+// itself, and the profile has their sums.
 #include "ledger/finish.h"
 
 #include <fmt/format.h>
@@ -13,9 +16,12 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <span>
+#include <tuple>
 
 #include "base/flat_map.h"
 #include "ledger/perf_map.h"
+#include "ledger/unit_flow.h"
 
 namespace tally::engine {
 
@@ -44,6 +50,7 @@ class Builder {
         ledger_(request.ledger),
         counters_(request.counters),
         request_(request),
+        flows_(request.translated, request.ledger, request.counters),
         out_(out) {}
 
   void build() {
@@ -51,9 +58,9 @@ class Builder {
     number_blocks();
     index_runtime_facts();
     for (const auto& unit : cache_.units()) {
-      build_unit(*unit);
-      cache_.release(unit->id);
+      if (!unit->renews) build_procedure(members_of(*unit));
     }
+    sum_up_edges();
     pair_returns();
     add_moves();
     add_returns_from_elsewhere();
@@ -63,21 +70,19 @@ class Builder {
   }
 
  private:
-  struct Inflow {
-    uint32_t block;
-    uint32_t insn;
-    uint64_t count;
-  };
+  // The units that a procedure has had, the oldest first.
+  using Members = std::vector<const Unit*>;
   struct Piece {
     uint32_t first_insn = 0;
     uint32_t id = 0;
   };
 
-  uint64_t counter(int32_t index) const {
-    CHECK(index >= 0 && static_cast<size_t>(index) < counters_.size()) << "counter " << index;
-    return counters_[static_cast<size_t>(index)];
+  uint64_t counter(uint32_t index) const {
+    CHECK(index < counters_.size()) << "counter " << index;
+    return counters_[index];
   }
-  uint32_t number(BlockRef ref) const { return cache_.unit(ref.unit).first_block + ref.block; }
+  uint32_t number(BlockRef ref) const { return first_block_[ref.unit] + ref.block; }
+  uint32_t number(const Unit& unit, uint32_t block) const { return first_block_[unit.id] + block; }
   // The profile's block in which control that comes to `ref` begins.
   uint32_t block_id(BlockRef ref) const {
     const uint32_t n = number(ref);
@@ -90,7 +95,7 @@ class Builder {
   }
   // The piece that holds the block's last instruction: its ways out start there.
   uint32_t last_id(const Unit& unit, uint32_t b) const {
-    const uint32_t n = unit.first_block + b;
+    const uint32_t n = number(unit, b);
     return is_cut_[n] ? pieces_.at(n).back().id : n;
   }
 
@@ -125,11 +130,23 @@ class Builder {
         static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
   }
 
+  Members members_of(const Unit& first) const {
+    Members members{&first};
+    while (members.back()->renewed_by) members.push_back(&cache_.unit(*members.back()->renewed_by));
+    return members;
+  }
+
+  // Units of one procedure share its numbers.
   void number_blocks() {
-    uint32_t total = 0;
+    uint32_t total = 0, procedures = 0;
+    first_block_.resize(cache_.units().size());
+    procedure_.resize(cache_.units().size());
     for (const auto& unit : cache_.units()) {
-      CHECK(unit->first_block == total) << "block numbers out of step";
+      first_block_[unit->id] = unit->renews ? first_block_[*unit->renews] : total;
+      procedure_[unit->id] = unit->renews ? procedure_[*unit->renews] : procedures;
+      if (unit->renews) continue;
       total += static_cast<uint32_t>(unit->procedure.blocks.size());
+      ++procedures;
     }
     // Later pieces get numbers behind all others.
     std::map<uint32_t, std::set<uint32_t>> cuts;
@@ -160,8 +177,6 @@ class Builder {
       const Module& module = *cache_.unit(arrival.to.unit).module;
       remember(module, module.to_link(cache_.address_of(arrival.to)), arrival.to);
     }
-    inflow_.resize(cache_.units().size());
-    sites_of_.resize(cache_.units().size());
     link_inflow_.assign(total, 0);
     arrival_count_.assign(total, 0);
   }
@@ -176,48 +191,36 @@ class Builder {
     return edges;
   }
 
-  // What flows into a unit's blocks from elsewhere, by other ways than its entry.
+  // Ways in that were seen at run time.
   void index_runtime_facts() {
-    for (const SiteState& site : cache_.sites()) {
-      if (!site.pairs.empty()) sites_of_[site.unit].push_back(&site);
-      for (const Pair& pair : site.pairs) {
-        const bool inside = pair.to.unit == site.unit && !site.site.call;
-        const uint64_t count = counter(static_cast<int32_t>(pair.counter));
-        if (pair.to.insn != 0) begun_inside_[number(pair.to)][pair.to.insn] += count;
-        if (inside || is_entry(pair.to)) continue;
-        inflow_[pair.to.unit].push_back({pair.to.block, pair.to.insn, count});
+    for (const ArrivalStub& arrival : cache_.arrivals()) {
+      arrival_count_[block_id(arrival.to)] += counter(arrival.counter);
+    }
+    for (const LinkPair& pair : cache_.link_pairs()) pairs_of_link_[pair.link].push_back(&pair);
+  }
+
+  // Writes the edges of pairs down whose links are wanted, and returns what is left of `count`.
+  // Seldom any: only branches into and out of code that is replaced have such pairs.
+  template <class IsWanted>
+  uint64_t add_link_pairs(const Members& members, const IsWanted& is_wanted,
+                          profile::EdgeKind kind, uint64_t count) {
+    if (pairs_of_link_.empty()) return count;
+    for (const Unit* unit : members) {
+      for (const translate::Link& link : unit->code.links) {
+        if (is_wanted(link)) count = add_pairs_of_link(*unit, link, kind, count);
       }
     }
-    for (const ArrivalStub& arrival : cache_.arrivals()) {
-      const uint64_t count = counter(static_cast<int32_t>(arrival.counter));
-      arrival_count_[block_id(arrival.to)] += count;
-      if (arrival.to.insn != 0) begun_inside_[number(arrival.to)][arrival.to.insn] += count;
-      if (is_entry(arrival.to)) continue;
-      inflow_[arrival.to.unit].push_back({arrival.to.block, arrival.to.insn, count});
-    }
-    index_link_pairs();
+    return count;
   }
 
-  // Direct branches into or out of code that is replaced have counters of their own.
-  void index_link_pairs() {
-    for (const LinkPair& pair : cache_.link_pairs()) {
-      const uint64_t count = counter(static_cast<int32_t>(pair.counter));
-      pairs_of_link_[pair.link].push_back(&pair);
-      if (pair.to.insn != 0) begun_inside_[number(pair.to)][pair.to.insn] += count;
-      if (is_entry(pair.to)) continue;
-      inflow_[pair.to.unit].push_back({pair.to.block, pair.to.insn, count});
-    }
-  }
-
-  // Writes the edges of a link's pairs down and returns what is left of `count`.
-  uint64_t add_link_pairs(const Unit& unit, const translate::Link& link, profile::EdgeKind kind,
-                          uint64_t count) {
+  uint64_t add_pairs_of_link(const Unit& unit, const translate::Link& link,
+                             profile::EdgeKind kind, uint64_t count) {
     const auto id = unit.first_link + static_cast<uint32_t>(&link - unit.code.links.data());
     auto it = pairs_of_link_.find(id);
     if (it == pairs_of_link_.end()) return count;
     uint64_t sum = 0;
     for (const LinkPair* pair : it->second) {
-      const uint64_t times = counter(static_cast<int32_t>(pair->counter));
+      const uint64_t times = counter(pair->counter);
       sum += times;
       emit_edge(last_id(unit, link.block), block_id(pair->to), kind, times, CountSource::kMeasured);
     }
@@ -228,60 +231,10 @@ class Builder {
     return 0;
   }
 
-  bool is_entry(BlockRef ref) const {
-    return ref.insn == 0 && cache_.unit(ref.unit).procedure.entry_block == ref.block;
-  }
-
-  placement::Graph graph_of(const Unit& unit, std::vector<std::optional<uint64_t>>& known) const {
-    placement::Graph graph = make_graph(unit.procedure);
-    known.assign(graph.edges.size(), std::nullopt);
-    for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
-      if (graph.edges[e].role == placement::EdgeRole::kMeasured) known[e] = 0;
-      if (unit.plan.edge_counter[e] == kNoCounter) continue;
-      known[e] = counter(unit.plan.edge_counter[e]);
-      auto over = ledger_.overcounted().find({unit.id, static_cast<uint32_t>(e)});
-      if (over != ledger_.overcounted().end()) *known[e] -= over->second;
-    }
-    auto add = [&](uint32_t from, uint32_t to, uint64_t count) {
-      graph.edges.push_back({from, to, placement::EdgeRole::kMeasured, 0});
-      known.push_back(count);
-    };
-    for (const SiteState* site : sites_of_[unit.id]) {
-      if (site->site.call) continue;
-      for (const Pair& pair : site->pairs) {
-        const bool inside = pair.to.unit == unit.id;
-        add(site->site.block, inside ? pair.to.block : graph.exit,
-            counter(static_cast<int32_t>(pair.counter)));
-      }
-    }
-    for (const Inflow& in : inflow_[unit.id]) add(graph.exit, in.block, in.count);
-    return graph;
-  }
-
-  placement::Solution solve(const Unit& unit, placement::Graph& graph) {
-    placement::Measured measured;
-    graph = graph_of(unit, measured.edges);
-    measured.nodes.assign(graph.node_count, std::nullopt);
-    std::vector<placement::AbnormalFlow> abnormal;
-    for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) {
-      if (unit.plan.block_counter[b] == kNoCounter) continue;
-      uint64_t count = counter(unit.plan.block_counter[b]);
-      auto uncounted = ledger_.uncounted().find({unit.id, b});
-      if (uncounted != ledger_.uncounted().end()) count += uncounted->second;
-      // Runs that began behind the counter.
-      if (is_cut_[unit.first_block + b]) {
-        for (const auto& [insn, times] : begun_inside_[unit.first_block + b]) {
-          if (unit.code.blocks[b].probe_insn <= insn) count += times;
-        }
-      }
-      measured.nodes[b] = count;
-    }
-    auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}, 0});
-    for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
-      abnormal.push_back({std::get<1>(it->first), it->second.entered, it->second.left});
-    }
-    settle_returns(unit, measured, abnormal);
-    auto solution = placement::propagate(graph, measured, abnormal);
+  placement::Solution solve(const Unit& unit) {
+    UnitEquations equations = flows_.equations_of(unit);
+    settle_returns(unit, equations.measured, equations.abnormal);
+    auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
     CHECK(solution.ok()) << "solving " << unit.module->path << "+" << unit.procedure.entry.value()
                          << ": " << solution.error().message;
     return std::move(*solution);
@@ -308,21 +261,48 @@ class Builder {
       measured.edges[e] = calls;
       abnormal.push_back({back.to, excess, 0});
       returned_from_before_.push_back(
-          {key(*unit.module, unit.end_of(back.from)), unit.first_block + back.to, excess});
+          {key(*unit.module, unit.end_of(back.from)), number(unit, back.to), excess});
     }
   }
 
-  void build_unit(const Unit& unit) {
-    placement::Graph graph;
-    const placement::Solution solution = solve(unit, graph);
-    if (request_.solved) request_.solved(unit, solution.edges);
-    add_procedure(unit, solution);
-    for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(unit, b, solution);
-    for (uint32_t e = 0; e < unit.procedure.edges.size(); ++e) add_edge(unit, e, solution);
-    add_pairs(unit);
-    add_terms(unit);
-    for (const placement::Imbalance& i : solution.imbalances) add_imbalance(unit, i);
+  // The sums over all units of a procedure, as if it had had but one.
+  placement::Solution solve_all(const Members& members) {
+    placement::Solution sum;
+    for (const Unit* unit : members) {
+      placement::Solution solution = solve(*unit);
+      for (const placement::Imbalance& i : solution.imbalances) add_imbalance(*unit, i);
+      for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
+        solution.nodes[b].value -= flows_.handed_to({unit->id, b});
+      }
+      if (unit == members.front()) {
+        sum = std::move(solution);
+        continue;
+      }
+      add_up(solution.nodes, sum.nodes);
+      // What was seen at run time is behind the edges of the procedure and the virtual one.
+      add_up(std::span(solution.edges).first(unit->procedure.edges.size() + 1), sum.edges);
+    }
+    return sum;
+  }
+
+  static void add_up(std::span<const placement::Count> more, std::vector<placement::Count>& sum) {
+    for (size_t i = 0; i < more.size(); ++i) {
+      sum[i].value += more[i].value;
+      sum[i].origin = std::max(sum[i].origin, more[i].origin);
+    }
+  }
+
+  void build_procedure(const Members& members) {
+    const Unit& unit = *members.front();
+    const placement::Solution solution = solve_all(members);
+    if (request_.solved) request_.solved(*members.back(), solution.edges);
+    add_procedure(members, solution);
+    for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(members, b, solution);
+    for (uint32_t e = 0; e < unit.procedure.edges.size(); ++e) add_edge(members, e, solution);
+    add_pairs(members);
+    add_terms(members);
     name_shared_landings(unit, solution);
+    for (const Unit* member : members) cache_.release(member->id);
   }
 
   // Two calls in overlapping code that end at the same byte come back to one landing, which cannot
@@ -370,9 +350,25 @@ class Builder {
     return sum;
   }
 
-  void add_procedure(const Unit& unit, const placement::Solution& solution) {
+  // Indirect jumps from one unit of a procedure to the beginning of another do not enter it.
+  uint64_t entries_from_within(const Members& members) const {
+    if (members.size() == 1) return 0;
+    uint64_t sum = 0;
+    for (const Unit* unit : members) {
+      for (const SiteState* site : flows_.sites_of(*unit)) {
+        for (const Pair& pair : site->pairs) {
+          const bool leaves = !site->site.call && pair.to.unit != unit->id && flows_.is_entry(pair.to);
+          if (leaves && procedure_[pair.to.unit] == procedure_[unit->id]) sum += counter(pair.counter);
+        }
+      }
+    }
+    return sum;
+  }
+
+  void add_procedure(const Members& members, const placement::Solution& solution) {
+    const Unit& unit = *members.front();
     profile::Procedure p;
-    p.id = unit.id;
+    p.id = procedure_[unit.id];
     p.module_id = unit.module->id;
     p.entry = unit.procedure.entry;
     const LinkAddr end = unit.end_of(static_cast<uint32_t>(unit.procedure.blocks.size() - 1));
@@ -380,16 +376,18 @@ class Builder {
     p.name = request_.name_of(unit);
     p.provenance = unit.provenance;
     const placement::Count& entries = solution.edges[unit.procedure.edges.size()];
-    p.entries = entries.value + abnormal_entries(unit);
+    p.entries = entries.value - entries_from_within(members);
+    for (const Unit* member : members) p.entries += abnormal_entries(*member);
     p.entries_source = source_of(entries.origin);
     out_.procedures.push_back(std::move(p));
   }
 
-  void add_block(const Unit& unit, uint32_t b, const placement::Solution& solution) {
+  void add_block(const Members& members, uint32_t b, const placement::Solution& solution) {
+    const Unit& unit = *members.front();
     const cfg::Block& block = unit.procedure.blocks[b];
-    profile::Block& out = out_.blocks[unit.first_block + b];
-    out.id = unit.first_block + b;
-    out.procedure_id = unit.id;
+    profile::Block& out = out_.blocks[number(unit, b)];
+    out.id = number(unit, b);
+    out.procedure_id = procedure_[unit.id];
     out.address = unit.address_of(b);
     out.instruction_sizes = std::span(unit.insn_sizes).subspan(block.first_insn, block.insn_count);
     out.count = solution.nodes[b].value;
@@ -398,26 +396,36 @@ class Builder {
                      : block.from_jump_table         ? profile::Provenance::kJumpTable
                                                      : profile::Provenance::kFlow;
     out.returns = block.end == isa::Flow::kReturn;
-    if (unit.plan.block_counter[b] != kNoCounter) {
+    if (unit.plan.block_counter[b] != kNoCounter && members.size() == 1) {
       out.counter = static_cast<uint32_t>(unit.plan.block_counter[b]);
     }
-    auto begin = ledger_.partials().lower_bound({unit.id, b, 0, 0});
-    for (auto it = begin; it != ledger_.partials().end(); ++it) {
+    for (const Unit* member : members) add_partial_runs(*member, b, out);
+    if (!is_cut_[out.id]) return;
+    std::map<uint32_t, uint64_t> begun;
+    for (const Unit* member : members) {
+      for (const auto& [insn, times] : flows_.begun_inside({member->id, b})) begun[insn] += times;
+    }
+    split(out.id, begun);
+  }
+
+  void add_partial_runs(const Unit& unit, uint32_t b, profile::Block& out) const {
+    auto it = ledger_.partials().lower_bound({unit.id, b, 0, 0});
+    for (; it != ledger_.partials().end(); ++it) {
       const auto& [u, blk, first, last] = it->first;
       if (u != unit.id || blk != b) break;
       out.partial.push_back({first, last, it->second});
     }
-    if (is_cut_[out.id]) split(out.id);
   }
 
   // Cuts a block where control arrived in its middle.  A run that stopped short (a partial run up
   // to the end) did not enter the pieces behind; a thread born at the end entered only the last.
-  void split(uint32_t id) {
+  // `begun`: how often it began in its middle, by instruction.
+  void split(uint32_t id, const std::map<uint32_t, uint64_t>& begun) {
     const std::vector<Piece>& pieces = pieces_.at(id);
     const profile::Block whole = out_.blocks[id];
     const auto size = static_cast<uint32_t>(whole.instruction_sizes.size());
     uint64_t total = whole.count;
-    for (const auto& [insn, times] : begun_inside_[id]) total -= times;
+    for (const auto& [insn, times] : begun) total -= times;
     LinkAddr address = whole.address;
     uint32_t first = 0;
     uint32_t from = id;
@@ -440,7 +448,7 @@ class Builder {
           piece.partial.push_back({p.first_instruction - first, last - first, p.delta});
         }
       }
-      for (const auto& [insn, times] : begun_inside_[id]) {
+      for (const auto& [insn, times] : begun) {
         if (insn == first) total += times;
       }
       piece.count = total - stopped_before;
@@ -472,7 +480,8 @@ class Builder {
     out_.edges.push_back({from, to, kind, count, source});
   }
 
-  void add_edge(const Unit& unit, uint32_t e, const placement::Solution& solution) {
+  void add_edge(const Members& members, uint32_t e, const placement::Solution& solution) {
+    const Unit& unit = *members.front();
     const cfg::Edge& edge = unit.procedure.edges[e];
     const placement::Count& count = solution.edges[e];
     const uint32_t from = last_id(unit, edge.from);
@@ -502,11 +511,7 @@ class Builder {
                                        : taken                    ? profile::EdgeKind::kTaken
                                                                   : profile::EdgeKind::kFallthrough;
         uint64_t rest = count.value;
-        // Seldom any: only code that is replaced has such pairs.
-        for (size_t i = 0; i < unit.code.links.size() && !pairs_of_link_.empty(); ++i) {
-          const translate::Link& link = unit.code.links[i];
-          if (link.edge == e) rest = add_link_pairs(unit, link, kind, rest);
-        }
+        rest = add_link_pairs(members, [&](auto& link) { return link.edge == e; }, kind, rest);
         if (rest == 0 && unit.replaceable) return;
         const BlockRef to = find(*unit.module, edge.target);
         if (!to.valid()) {
@@ -521,45 +526,51 @@ class Builder {
         return;
       }
       case cfg::EdgeKind::kFallthrough:
-        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kFallthrough, count.value,
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kFallthrough, count.value,
                   source);
         return;
       case cfg::EdgeKind::kTaken:
-        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kTaken, count.value, source);
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kTaken, count.value, source);
         return;
       case cfg::EdgeKind::kJump:
-        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kJump, count.value, source);
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kJump, count.value, source);
         return;
       case cfg::EdgeKind::kCallReturn:
-        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kCallReturn, count.value,
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kCallReturn, count.value,
                   source);
         return;
       case cfg::EdgeKind::kSystemCall:
-        emit_edge(from, unit.first_block + edge.to, profile::EdgeKind::kSystemCall, count.value,
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kSystemCall, count.value,
                   source);
         return;
     }
   }
 
-  void add_pairs(const Unit& unit) {
-    for (const SiteState* site : sites_of_[unit.id]) {
-      for (const Pair& pair : site->pairs) {
-        emit_edge(
-            last_id(unit, site->site.block), block_id(pair.to),
-            site->site.call ? profile::EdgeKind::kIndirectCall : profile::EdgeKind::kIndirectJump,
-            counter(static_cast<int32_t>(pair.counter)), CountSource::kMeasured);
+  void add_pairs(const Members& members) {
+    for (const Unit* member : members) {
+      for (const SiteState* site : flows_.sites_of(*member)) {
+        for (const Pair& pair : site->pairs) {
+          emit_edge(
+              last_id(*member, site->site.block), block_id(pair.to),
+              site->site.call ? profile::EdgeKind::kIndirectCall : profile::EdgeKind::kIndirectJump,
+              counter(pair.counter), CountSource::kMeasured);
+        }
       }
     }
+    const Unit& unit = *members.front();
     for (const translate::Link& link : unit.code.links) {
       if (link.edge != translate::Link::kCallLink) continue;
-      uint64_t count =
-          add_link_pairs(unit, link, profile::EdgeKind::kCall, last_executed(unit, link.block));
+      const auto is_it = [&](const translate::Link& other) {
+        return other.edge == translate::Link::kCallLink && other.block == link.block;
+      };
+      uint64_t count = add_link_pairs(members, is_it, profile::EdgeKind::kCall,
+                                      last_executed(unit, link.block));
       if (unit.replaceable) continue;  // all its calls are counted in pairs
       const BlockRef to = find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
-      if (auto it = ledger_.unarrived().find({unit.id, link.block});
-          it != ledger_.unarrived().end()) {
-        count -= it->second;
+      for (const Unit* member : members) {
+        const auto it = ledger_.unarrived().find({member->id, link.block});
+        if (it != ledger_.unarrived().end()) count -= it->second;
       }
       emit_edge(last_id(unit, link.block), block_id(to), profile::EdgeKind::kCall, count,
                 out_.blocks[last_id(unit, link.block)].source);
@@ -569,7 +580,7 @@ class Builder {
 
   // The piece in which a term's flow ends or begins.
   uint32_t piece_of_term(const Unit& unit, uint32_t b, uint32_t insn) const {
-    uint32_t id = unit.first_block + b;
+    uint32_t id = number(unit, b);
     auto it = pieces_.find(id);
     if (it == pieces_.end()) return id;
     for (const Piece& piece : it->second) {
@@ -578,8 +589,15 @@ class Builder {
     return id;
   }
 
-  void add_terms(const Unit& unit) {
-    std::map<std::pair<uint32_t, AbnormalKind>, profile::Abnormal> rows;
+  using Rows = std::map<std::pair<uint32_t, AbnormalKind>, profile::Abnormal>;
+
+  void add_terms(const Members& members) {
+    Rows rows;
+    for (const Unit* unit : members) add_terms(*unit, rows);
+    for (auto& [key, row] : rows) out_.abnormal.push_back(std::move(row));
+  }
+
+  void add_terms(const Unit& unit, Rows& rows) const {
     auto begin = ledger_.terms().lower_bound({unit.id, 0, AbnormalKind{}, 0});
     for (auto it = begin; it != ledger_.terms().end() && std::get<0>(it->first) == unit.id; ++it) {
       const auto& [u, b, kind, insn] = it->first;
@@ -590,7 +608,29 @@ class Builder {
       row.entered += it->second.entered;
       row.left += it->second.left;
     }
-    for (auto& [key, row] : rows) out_.abnormal.push_back(std::move(row));
+  }
+
+  // Two units of a procedure have each an edge for the same branch.
+  void sum_up_edges() {
+    const auto is_renewed = [](const auto& unit) { return unit->renews.has_value(); };
+    if (std::ranges::none_of(cache_.units(), is_renewed)) return;
+    std::ranges::stable_sort(out_.edges, {}, key_of);
+    size_t kept = 0;
+    for (size_t i = 0; i < out_.edges.size(); ++i) {
+      const profile::Edge edge = out_.edges[i];
+      if (kept > 0 && key_of(out_.edges[kept - 1]) == key_of(edge)) {
+        profile::Edge& sum = out_.edges[kept - 1];
+        sum.count += edge.count;
+        sum.source = std::max(sum.source, edge.source);
+      } else {
+        out_.edges[kept++] = edge;
+      }
+    }
+    out_.edges.resize(kept);
+  }
+
+  static std::tuple<uint32_t, uint32_t, profile::EdgeKind> key_of(const profile::Edge& edge) {
+    return {edge.from_block, edge.to_block, edge.kind};
   }
 
   // Returns to block `to` that no landing of its own unit explains: they are given to calls that
@@ -656,11 +696,11 @@ class Builder {
       if (part == 0) continue;
       out_.edges[e].count -= part;
       emit_edge(edge.from_block, block_id(to), edge.kind, part, edge.source);
-      const bool outside = out_.blocks[edge.from_block].procedure_id != from.unit ||
+      const bool outside = out_.blocks[edge.from_block].procedure_id != procedure_[from.unit] ||
                            edge.kind == profile::EdgeKind::kCall ||
                            edge.kind == profile::EdgeKind::kIndirectCall;
       if (from.block == unit.procedure.entry_block && outside) {
-        out_.procedures[from.unit].entries -= part;
+        out_.procedures[procedure_[from.unit]].entries -= part;
       }
       done += part;
     }
@@ -693,7 +733,7 @@ class Builder {
   void add_returns_from_elsewhere() {
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       const uint32_t id = block_id(arrival.to);
-      const bool entry = is_entry(arrival.to);
+      const bool entry = flows_.is_entry(arrival.to);
       // Direct branches enter a procedure's entry without passing its arrival stub.
       const auto moved = moved_in_.find(id);
       const uint64_t explained =
@@ -722,16 +762,16 @@ class Builder {
   const LedgerBooks& ledger_;
   const std::vector<uint64_t>& counters_;
   const FinishRequest& request_;
+  UnitFlows flows_;
+  std::vector<uint32_t> first_block_;  // by unit: number of its first block in the profile
+  std::vector<uint32_t> procedure_;    // by unit
   std::map<uint32_t, std::vector<const LinkPair*>> pairs_of_link_;
   profile::Profile& out_;
   static constexpr uint64_t kNoBlock = ~uint64_t{0};
   FlatMap<uint64_t> by_address_;                   // of what direct branches lead to
   std::map<uint32_t, std::vector<Piece>> pieces_;  // by block number: pieces behind the first
   std::vector<bool> is_cut_;                       // by block number: has such pieces
-  std::map<uint32_t, std::map<uint32_t, uint64_t>> begun_inside_;  // block number, instruction
-  std::vector<std::vector<Inflow>> inflow_;                        // by unit
-  std::vector<std::vector<const SiteState*>> sites_of_;            // by unit
-  std::map<uint32_t, uint64_t> moved_in_;                          // by block id: from changed code
+  std::map<uint32_t, uint64_t> moved_in_;          // by block id: from changed code
   struct ReturnsFromBefore {
     uint64_t behind;  // key of the address behind the call
     uint32_t to;      // block

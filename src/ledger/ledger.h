@@ -19,6 +19,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -97,6 +99,12 @@ class Ledger : public LedgerBooks {
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
   void leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to);
+  // Who has calls open when a thread returns to the pc of these registers (the outermost last);
+  // nothing where that is not known for sure, or threads are in the middle of something else.
+  std::optional<std::vector<BlockRef>> open_calls(uint32_t slot,
+                                                  const elf::UnwindRegisters& at_return) const;
+  // Of these calls, those of units that another stands for now are the new unit's.
+  void hand_over(uint32_t slot, std::span<const BlockRef> calls);
   // A thread goes on behind a system call in another unit than it made the call in.
   void leave_behind_call(uint32_t slot, BlockRef ref, BlockRef to);
 
@@ -153,6 +161,8 @@ class Ledger : public LedgerBooks {
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
+  bool is_plain(uint32_t slot) const;
+  bool is_described(TargetAddr pc) const;
   // Everything that is booked goes through these, in the name of the thread of `booker_`.
   void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);
   void book_unexecuted(BlockRef ref, uint32_t first, uint32_t last);

@@ -41,6 +41,14 @@ class LedgerBooks {
   }
   // Direct calls whose thread died before the callee began: by (unit, block).
   const std::map<std::pair<uint32_t, uint32_t>, uint64_t>& unarrived() const { return unarrived_; }
+  // Calls that were open when their procedure was translated again, by (unit, block that calls).
+  struct HandedOver {
+    uint64_t from = 0;  // made by this unit, to be come back to in the next
+    uint64_t to = 0;    // the other way round
+  };
+  const std::map<std::pair<uint32_t, uint32_t>, HandedOver>& handed_over() const {
+    return handed_over_;
+  }
   const std::vector<profile::Issue>& issues() const { return issues_; }
   // Arrivals that are threads found at the attach, by the block and instruction they stood at.
   const std::map<BlockRef, uint64_t>& attached() const { return attached_; }
@@ -55,6 +63,7 @@ class LedgerBooks {
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> uncounted_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> overcounted_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> unarrived_;
+  std::map<std::pair<uint32_t, uint32_t>, HandedOver> handed_over_;
   std::map<MoveKey, uint64_t> moves_;
   std::vector<profile::Issue> issues_;
 };

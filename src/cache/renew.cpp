@@ -1,0 +1,227 @@
+// Procedures are translated again, while the program stands still.  See engine/renewal.h.
+//
+// The new unit has the same blocks and edges as the old one; its counters lie elsewhere, and its
+// blocks in another order.  Everything that leads to the old unit is then led to the new one.  The
+// old one stays where it is: its counters count, and nobody runs in it any more.
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "base/mix.h"
+#include "cache/code_cache.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+
+bool is_same(const cfg::Procedure& a, const cfg::Procedure& b) {
+  const auto same_block = [](const cfg::Block& x, const cfg::Block& y) {
+    return x.offset == y.offset && x.size_bytes == y.size_bytes && x.first_insn == y.first_insn &&
+           x.insn_count == y.insn_count && x.first_edge == y.first_edge &&
+           x.edge_count == y.edge_count && x.end == y.end;
+  };
+  const auto same_edge = [](const cfg::Edge& x, const cfg::Edge& y) {
+    return x.from == y.from && x.to == y.to && x.kind == y.kind && x.target == y.target;
+  };
+  return a.range.begin == b.range.begin && a.entry_block == b.entry_block &&
+         std::ranges::equal(a.blocks, b.blocks, same_block) &&
+         std::ranges::equal(a.edges, b.edges, same_edge);
+}
+
+// Says of most addresses that are not in a set of some thousand that they are not.
+class Sieve {
+ public:
+  void add(TargetAddr address) { bits_[place(address)] = true; }
+  bool may_have(TargetAddr address) const { return bits_[place(address)]; }
+
+ private:
+  static constexpr unsigned kBits = 16;
+  static uint64_t place(TargetAddr address) { return mix(1, address.value()) >> (64 - kBits); }
+  std::vector<bool> bits_ = std::vector<bool>(size_t{1} << kBits);
+};
+
+}  // namespace
+
+// What the program may replace, and what the ledger looks into while it runs, stays as it is.
+bool CodeCache::is_renewable(uint32_t id) const {
+  const Unit& unit = *units_[id];
+  return !unit.dead && !unit.weighed && !unit.renews && !unit.replaceable && !unit.open_calls &&
+         !unit.checked && !unit.module->gone && !unit.module->from_memory &&
+         !unit.module->generated && unit.plan.events.empty();
+}
+
+std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
+  auto unit = std::make_unique<Unit>();
+  unit->id = static_cast<uint32_t>(units_.size());
+  unit->module = old.module;
+  unit->area = old.module->area;
+  unit->procedure = procedure;
+  unit->procedure.insns.clear();
+  unit->insn_sizes = old.insn_sizes;
+  unit->provenance = old.provenance;
+  unit->asked = old.asked;
+  unit->asked_how = old.asked_how;
+  unit->recalled = old.recalled;
+  unit->weighed = true;
+  unit->renews = old.id;
+  return unit;
+}
+
+// The procedure as it was found then; nothing where it would be found otherwise now.
+std::optional<cfg::Procedure> CodeCache::find_again(const Unit& old) const {
+  const cfg::Procedure& p = old.procedure;
+  cfg::DiscoverRequest request;
+  request.range = p.range;
+  request.entry = p.entry;
+  if (old.asked != p.entry) request.extra_entries.push_back(old.asked);
+  std::vector<uint32_t> others = units_meeting(*old.module, p.range);
+  std::erase(others, old.id);
+  if (!others.empty()) {
+    request.known_elsewhere = [&, others](LinkAddr a) {
+      const uint64_t* found = blocks_.find(old.module->to_target(a).value());
+      const bool known = found != nullptr && *found != kGone && unpack(*found).unit != old.id;
+      return known || inside(a, others).valid();
+    };
+  }
+  request.never_returns = [&](LinkAddr target) { return old.module->never_returns(target); };
+  cfg::Procedure fresh = old.module->discoverer->discover(request);
+  if (!is_same(fresh, p)) return std::nullopt;
+  return fresh;
+}
+
+// Translates one procedure again; no way leads there yet.  False where that cannot be done: it
+// stays as it is.
+bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
+  if (!has_room_for_guesses() || old.module->area == nullptr || old.module->area->is_for_pieces()) {
+    return false;
+  }
+  const std::optional<cfg::Procedure> procedure = find_again(old);
+  if (!procedure) return false;
+  std::unique_ptr<Unit> unit = again(old, *procedure);
+  KnownProcedure known;
+  {
+    const PhaseTimer timer(phases_, Phase::kPlace);
+    const MeasuredWeights measured{{}, steps, optimizations_.has(Optimization::kOrder)};
+    known.plan = make_plan(*procedure, old.module->view, placement_, measured,
+                           [&] { return known.counters++; });
+  }
+  number_probes(*unit, known);
+  if (!emit(*unit, *procedure, *unit->area)) return false;
+  by_range_.remove(old.module->id, old.procedure.range, old.id);
+  old.dead = true;
+  old.renewed_by = unit->id;
+  register_unit(*unit, *unit->area);
+  stats_.renewed += 1;
+  units_.push_back(std::move(unit));
+  return true;
+}
+
+// The block that stands for another now.
+BlockRef CodeCache::newest(BlockRef ref) const {
+  while (units_[ref.unit]->renewed_by) ref.unit = *units_[ref.unit]->renewed_by;
+  return ref;
+}
+
+std::vector<uint32_t> CodeCache::renew(std::span<const Renewal> wanted,
+                                       std::span<const uint64_t> counters) {
+  std::vector<uint32_t> made;
+  for (const Renewal& one : wanted) {
+    if (make_again(*units_[one.unit], one.steps)) made.push_back(one.unit);
+  }
+  for (const uint32_t id : made) move_landings(*units_[id]);
+  move_links(made);
+  move_pairs(made);
+  for (const uint32_t id : made) repeat_pairs(*units_[id], counters);
+  for (const uint32_t id : made) join_links(*units_[*units_[id]->renewed_by]);
+  return made;
+}
+
+// Returns behind calls go to the new unit.
+void CodeCache::move_landings(const Unit& old) {
+  const uint32_t id = *old.renewed_by;
+  const Unit& unit = *units_[id];
+  for (uint32_t b = 0; b < old.procedure.blocks.size(); ++b) {
+    const uint64_t behind = old.module->to_target(old.end_of(b)).value();
+    const uint64_t* memo = call_blocks_.find(behind);
+    if (memo != nullptr && *memo != kGone && unpack(*memo).unit == old.id) {
+      call_blocks_.set(behind, pack({id, unpack(*memo).block}));
+    }
+    const TargetAddr address = old.module->to_target(old.address_of(b));
+    if (!has_landing(address)) continue;
+    remove_return(address.value());
+    const BlockCode& code = unit.code.blocks[b];
+    // Other ways back are found when they are asked for.
+    if (code.landing == BlockCode::kNone) continue;
+    add_landing({id, b}, unit.code.address(code.landing), unit.code.address(code.landing_accept));
+  }
+}
+
+CacheAddr CodeCache::branch_target(CacheAddr field) {
+  int32_t distance = 0;
+  memcpy(&distance, region_.code(field), sizeof distance);
+  return field + 4 + static_cast<int64_t>(distance);
+}
+
+// Direct branches from elsewhere that have been taken; the others ask when they are.
+void CodeCache::move_links(const std::vector<uint32_t>& made) {
+  Sieve sieve;
+  for (const uint32_t id : made) {
+    const Unit& old = *units_[id];
+    for (uint32_t b = 0; b < old.procedure.blocks.size(); ++b) {
+      sieve.add(old.module->to_target(old.address_of(b)));
+    }
+  }
+  for (uint32_t id = 0; id < links_.size(); ++id) {
+    const auto [source, index] = links_[id];
+    const Unit& unit = *units_[source];
+    const Link& link = unit.code.links[index];
+    const TargetAddr target = unit.module->to_target(link.target);
+    if (unit.dead || !sieve.may_have(target)) continue;
+    const uint64_t* found = blocks_.find(target.value());
+    if (found == nullptr || *found == kGone || !units_[unpack(*found).unit]->renews) continue;
+    if (branch_target(link.field) == link.miss_stub) continue;
+    if (unit.replaceable) {
+      current_pair_.erase(id);
+      set_branch(link.field, link.miss_stub);
+    } else {
+      set_branch(link.field, way_in(unpack(*found)));
+    }
+  }
+}
+
+// Indirect branches from elsewhere.
+void CodeCache::move_pairs(const std::vector<uint32_t>& made) {
+  std::vector<bool> is_made(units_.size(), false);
+  for (const uint32_t id : made) is_made[id] = true;
+  for (uint32_t site = 0; site < sites_.size(); ++site) {
+    if (units_[sites_[site].unit]->dead) continue;
+    const size_t pairs = sites_[site].pairs.size();
+    for (uint32_t i = 0; i < pairs; ++i) {
+      const Pair pair = sites_[site].pairs[i];
+      if (pair.cut || !is_made[pair.to.unit]) continue;
+      remove_pair(site, i);
+      join_pair(site, pair.target, newest(pair.to));
+    }
+  }
+}
+
+// The indirect branches of a new unit know what those of the old one knew, the likeliest first.
+void CodeCache::repeat_pairs(const Unit& old, std::span<const uint64_t> counters) {
+  const Unit& unit = *units_[*old.renewed_by];
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    const uint32_t id = unit.first_site + i;
+    const SiteState* before = site_of({old.id, sites_[id].site.block});
+    if (before == nullptr) continue;
+    std::vector<Pair> pairs = before->pairs;
+    std::erase_if(pairs, [](const Pair& pair) { return pair.cut; });
+    std::ranges::stable_sort(pairs, {}, [&](const Pair& pair) {
+      return pair.counter < counters.size() ? counters[pair.counter] : 0;
+    });
+    for (const Pair& pair : pairs) join_pair(id, pair.target, newest(pair.to));
+    if (!pairs.empty() && sites_[id].site.call) enter_landing({unit.id, sites_[id].site.block});
+  }
+}
+
+}  // namespace tally::engine

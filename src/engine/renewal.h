@@ -1,0 +1,84 @@
+// Procedures that turn out to be hot are translated again with measured weights, in mid-run.
+//
+// Problem.  On a program's first run nobody knows which side of a branch is the rule: counters are
+// placed by rules of thumb, and blocks lie by address.  Later runs know better (edge_weights.h), but
+// a machine that tests each change of a program sees first runs only.
+//
+// Idea.  Counters say what has run so far.  Some milliseconds after the start, and again at growing
+// intervals, the monitor looks which units have counted much.  If there are any, it makes the next
+// return of the program ask (all landings are held for a moment).  At that return
+//
+//   - the only thread waits for an answer, in front of an instruction of a caller: it is inside no
+//     unit, and the calls that are open are those that its back-trace shows;
+//   - the equations of a unit hold if these calls are taken to be open, so its edges can be solved
+//     to the last count; where they do not hold, the unit stays as it is;
+//   - the procedure is translated again, all ways to the old unit are led to the new one, and the
+//     ledger hands the open calls over:
+//
+//        old unit   call executed 1000 times, came back 999 times, handed over 1
+//        new unit   taken over 1, called 500 times, came back 501 times
+//
+// The profile adds up the two (ledger/finish.cpp).  What is exact stays exact: each unit's flow is
+// conserved, and the new unit counts as the old one did, only elsewhere.
+//
+// Not handled: processes with more than one thread (all of them would have to stand still at known
+// places), code that the program may replace, procedures that the ledger takes probes in, runs whose
+// counters are kept in a file, programs that Tally attached to, forked processes that may come back
+// to frames of their parent's.  There, and in a loop that never returns from anything, things stay
+// as in the design of a first run.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "cache/code_cache.h"
+#include "cache/phases.h"
+#include "elf/unwind.h"
+#include "ledger/ledger.h"
+#include "ledger/unit_flow.h"
+
+namespace tally::engine {
+
+class Renewals {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Renewals(Region& region, CodeCache& cache, Ledger& ledger, PhaseTimes& phases)
+      : region_(region), cache_(cache), ledger_(ledger), phases_(phases) {}
+
+  // From now on the monitor looks from time to time.
+  void begin();
+  // When it wants to look next; never: Clock::time_point::max().
+  Clock::time_point next_look() const { return next_look_; }
+  // Looks whether there is something to be gained, if it is time; `alone`: the process has had but
+  // one thread, that of slot 0.
+  void look(Clock::time_point now, bool alone);
+  // True if the next return is waited for.
+  bool is_waiting() const { return waiting_ || always_; }
+  // The thread of slot 0 is at a return: `registers` are the program's, behind it.
+  void at_return(const elf::UnwindRegisters& registers, bool alone);
+
+ private:
+  // Unit and how often its counters were incremented.
+  struct Hot {
+    uint32_t unit = 0;
+    uint64_t increments = 0;
+  };
+  std::vector<uint64_t> counters() const;
+  std::vector<uint32_t> worthwhile(const std::vector<uint64_t>& counters) const;
+  std::vector<CodeCache::Renewal> weighed(const std::vector<uint32_t>& units,
+                                          const std::vector<BlockRef>& open,
+                                          const std::vector<uint64_t>& counters) const;
+
+  Region& region_;
+  CodeCache& cache_;
+  Ledger& ledger_;
+  PhaseTimes& phases_;
+  Clock::time_point next_look_ = Clock::time_point::max();
+  Clock::duration pause_{};
+  bool waiting_ = false;
+  bool always_ = false;  // to be tested: at every return that asks
+};
+
+}  // namespace tally::engine

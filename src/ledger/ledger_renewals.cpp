@@ -1,0 +1,62 @@
+// Calls that are open when their procedures are translated again.  See ledger.h.
+#include "ledger/ledger.h"
+
+namespace tally::engine {
+
+// Who is inside a handler, or waits on another stack, or has frames from before a fork, is known by
+// the unit that it was in then.
+bool Ledger::is_plain(uint32_t slot) const {
+  return kept_ == nullptr && !stacks_switched_ && left_.empty() && inherited_.empty() && births_.empty() &&
+         attach_traces_.empty() && stack_begins_.empty() && !jumps_.contains(slot) &&
+         interruptions_.of(slot).empty();
+}
+
+bool Ledger::is_described(TargetAddr pc) const {
+  const Module* module = modules_.containing(pc);
+  return module == nullptr || module->image->unwind_range_at(module->to_link(pc)).has_value();
+}
+
+// At a return: the innermost frame is the one it goes to.
+std::optional<std::vector<BlockRef>> Ledger::open_calls(
+    uint32_t slot, const elf::UnwindRegisters& at_return) const {
+  if (!is_plain(slot)) return std::nullopt;
+  elf::UnwindRegisters registers = at_return;
+  const TargetAddr target(registers.value[elf::kDwarfPc]);
+  // The byte in front of a return address belongs to the call; behind it another procedure may
+  // begin.
+  registers.value[elf::kDwarfPc] -= 1;
+  elf::BackTrace trace = back_trace(registers, slot);
+  if (trace.frames.empty() || !is_complete(trace)) return std::nullopt;
+  trace.frames.front().pc = target;
+  std::vector<BlockRef> calls;
+  for (size_t i = 0; i < trace.frames.size(); ++i) {
+    const elf::Frame& frame = trace.frames[i];
+    if (frame.signal_frame) return std::nullopt;
+    const BlockRef call = cache_.call_block_of(frame.pc);
+    const bool outermost = i > 0 && i + 1 == trace.frames.size();
+    if (!call.valid() && !outermost && is_described(frame.pc - 1)) return std::nullopt;
+    if (call.valid() && !ends_by_itself(call)) calls.push_back(call);
+  }
+  return calls;
+}
+
+// The unit that made the call is left there; its successor is entered behind it, as if it had made
+// the call without executing anything.
+void Ledger::hand_over(uint32_t slot, std::span<const BlockRef> calls) {
+  booker_ = slot;
+  for (const BlockRef& call : calls) {
+    const Unit& from = cache_.unit(call.unit);
+    if (!from.renewed_by) continue;
+    const Unit& to = cache_.unit(*from.renewed_by);
+    handed_over_[{from.id, call.block}].from += 1;
+    handed_over_[{to.id, call.block}].to += 1;
+    note({BookingKind::kLeft, from.id, call.block}, 1);
+    note({BookingKind::kEntered, to.id, call.block}, 1);
+    note({BookingKind::kUnexecuted, to.id, 0}, to.procedure.blocks[call.block].insn_count);
+    if (to.plan.block_counter[call.block] != translate::kNoCounter) {
+      note({BookingKind::kUncounted, to.id, call.block}, 1);
+    }
+  }
+}
+
+}  // namespace tally::engine
