@@ -174,9 +174,10 @@ class CodeCache : public Translated {
   // the old units, but for open calls: these come back to the new ones.  Returns those of the old
   // units that have another now; the others stay as they are.
   std::vector<uint32_t> renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters);
-  // All returns ask the monitor, until that is over.
-  void hold_returns() { landings_.hold(); }
-  void release_returns() { landings_.release(); }
+  // All returns ask the monitor, and the indirect jumps of these units, until that is over.
+  void hold(std::span<const uint32_t> units);
+  void release();
+  bool is_jump(uint32_t site) const { return !sites_[site].site.call; }
 
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
@@ -302,6 +303,9 @@ class CodeCache : public Translated {
   void move_pairs(const std::vector<uint32_t>& made);
   void repeat_pairs(const Unit& old, std::span<const uint64_t> counters);
   CacheAddr branch_target(CacheAddr field);
+  bool is_erased(CacheAddr field);
+  static uint32_t site_index(const Unit& unit, uint32_t block);
+  void hold_jump(uint32_t site);
   void unlink(const Unit& unit);
   void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
                     const std::function<void(CacheAddr)>& set_head);
@@ -394,6 +398,11 @@ class CodeCache : public Translated {
     uint32_t pair = 0;
   };
   std::unordered_map<uint32_t, std::vector<Incoming>> incoming_;  // by unit
+  struct HeldJump {
+    CacheAddr field, miss_stub;
+    CacheAddr led_to;  // 0: the jump was erased
+  };
+  std::vector<HeldJump> held_jumps_;
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;
   CacheStats stats_;

@@ -344,7 +344,7 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
   if (call) enter_landing({sites_[site_id].unit, sites_[site_id].site.block});
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (!ref.valid()) return CacheAddr(target.value());
-  join_table(site_id, target);
+  if (!units_[sites_[site_id].unit]->dead) join_table(site_id, target);
   return join_pair(site_id, target, ref);
 }
 

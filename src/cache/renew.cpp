@@ -164,6 +164,47 @@ CacheAddr CodeCache::branch_target(CacheAddr field) {
   return field + 4 + static_cast<int64_t>(distance);
 }
 
+// A jump no more: a hash table's dispatch stands behind it (lead_to_table).
+bool CodeCache::is_erased(CacheAddr field) {
+  constexpr uint8_t kJmp = 0xe9;
+  return *region_.code(CacheAddr(field.value() - 1)) != kJmp;
+}
+
+void CodeCache::hold(std::span<const uint32_t> units) {
+  landings_.hold();
+  for (const uint32_t id : units) {
+    const Unit& unit = *units_[id];
+    for (uint32_t i = 0; i < unit.code.sites.size(); ++i) hold_jump(unit.first_site + i);
+  }
+}
+
+void CodeCache::hold_jump(uint32_t site) {
+  const SiteState& state = sites_[site];
+  if (state.site.call || state.pairs.empty()) return;
+  const CacheAddr field = state.site.field;
+  if (is_erased(field)) {
+    held_jumps_.push_back({field, state.site.miss_stub, CacheAddr()});
+    put_jmp(field, state.site.miss_stub);
+  } else {
+    held_jumps_.push_back({field, state.site.miss_stub, branch_target(field)});
+    set_branch(field, state.site.miss_stub);
+  }
+}
+
+// What has been led elsewhere in the meantime stays as it is.
+void CodeCache::release() {
+  landings_.release();
+  for (const HeldJump& held : held_jumps_) {
+    if (is_erased(held.field) || branch_target(held.field) != held.miss_stub) continue;
+    if (held.led_to == CacheAddr()) {
+      erase_jmp(held.field);
+    } else {
+      set_branch(held.field, held.led_to);
+    }
+  }
+  held_jumps_.clear();
+}
+
 // Direct branches from elsewhere that have been taken; the others ask when they are.
 void CodeCache::move_links(const std::vector<uint32_t>& made) {
   Sieve sieve;
@@ -207,15 +248,22 @@ void CodeCache::move_pairs(const std::vector<uint32_t>& made) {
   }
 }
 
+uint32_t CodeCache::site_index(const Unit& unit, uint32_t block) {
+  const auto it = std::ranges::find(unit.code.sites, block, &Site::block);
+  CHECK(it != unit.code.sites.end()) << "no indirect branch ends block " << block;
+  return static_cast<uint32_t>(it - unit.code.sites.begin());
+}
+
 // The indirect branches of a new unit know what those of the old one knew, the likeliest first.
 void CodeCache::repeat_pairs(const Unit& old, std::span<const uint64_t> counters) {
   const Unit& unit = *units_[*old.renewed_by];
   for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
     const uint32_t id = unit.first_site + i;
-    const SiteState* before = site_of({old.id, sites_[id].site.block});
-    if (before == nullptr) continue;
-    std::vector<Pair> pairs = before->pairs;
+    const uint32_t before = old.first_site + site_index(old, sites_[id].site.block);
+    std::vector<Pair> pairs = sites_[before].pairs;
     std::erase_if(pairs, [](const Pair& pair) { return pair.cut; });
+    // Who is at the old one goes on in the new unit.
+    for (Pair& pair : sites_[before].pairs) pair.cut = true;
     std::ranges::stable_sort(pairs, {}, [&](const Pair& pair) {
       return pair.counter < counters.size() ? counters[pair.counter] : 0;
     });

@@ -66,9 +66,11 @@ void Renewals::look(Clock::time_point now, bool alone) {
     next_look_ = Clock::time_point::max();
     return;
   }
-  if (waiting_ || worthwhile(counters()).empty()) return;
+  if (waiting_) return;
+  const std::vector<uint32_t> hot = worthwhile(counters());
+  if (hot.empty()) return;
   waiting_ = true;
-  cache_.hold_returns();
+  cache_.hold(hot);
 }
 
 // Those whose flow is conserved to the last count, with what has run of each edge.
@@ -100,15 +102,15 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& u
   return result;
 }
 
-void Renewals::at_return(const elf::UnwindRegisters& registers, bool alone) {
+void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone) {
   const PhaseTimer timer(phases_, Phase::kRenew);
-  if (waiting_) cache_.release_returns();
+  if (waiting_) cache_.release();
   waiting_ = false;
   if (!alone) return;
   const std::vector<uint64_t> now = counters();
   const std::vector<uint32_t> units = worthwhile(now);
   if (units.empty()) return;
-  const std::optional<std::vector<BlockRef>> open = ledger_.open_calls(0, registers);
+  const std::optional<std::vector<BlockRef>> open = ledger_.open_calls(0, way, there);
   if (!open) return;
   cache_.renew(weighed(units, *open, now), now);
   ledger_.hand_over(0, *open);

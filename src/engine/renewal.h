@@ -5,11 +5,12 @@
 // a machine that tests each change of a program sees first runs only.
 //
 // Idea.  Counters say what has run so far.  Some milliseconds after the start, and again at growing
-// intervals, the monitor looks which units have counted much.  If there are any, it makes the next
-// return of the program ask (all landings are held for a moment).  At that return
+// intervals, the monitor looks which units have counted much.  If there are any, it makes the
+// program's next return, and the next indirect jump of one of these units, ask (what they go by is
+// held for a moment).  There
 //
-//   - the only thread waits for an answer, in front of an instruction of a caller: it is inside no
-//     unit, and the calls that are open are those that its back-trace shows;
+//   - the only thread waits for an answer, between two blocks: what it has left is counted, what it
+//     will enter is not, and the calls that are open are those that its back-trace shows;
 //   - the equations of a unit hold if these calls are taken to be open, so its edges can be solved
 //     to the last count; where they do not hold, the unit stays as it is;
 //   - the procedure is translated again, all ways to the old unit are led to the new one, and the
@@ -24,8 +25,8 @@
 // Not handled: processes with more than one thread (all of them would have to stand still at known
 // places), code that the program may replace, procedures that the ledger takes probes in, runs whose
 // counters are kept in a file, programs that Tally attached to, forked processes that may come back
-// to frames of their parent's.  There, and in a loop that never returns from anything, things stay
-// as in the design of a first run.
+// to frames of their parent's.  There, and in a loop of direct branches alone, things stay as they
+// were placed.
 #pragma once
 
 #include <chrono>
@@ -54,10 +55,11 @@ class Renewals {
   // Looks whether there is something to be gained, if it is time; `alone`: the process has had but
   // one thread, that of slot 0.
   void look(Clock::time_point now, bool alone);
-  // True if the next return is waited for.
+  // True if the next return or jump is waited for.
   bool is_waiting() const { return waiting_ || always_; }
-  // The thread of slot 0 is at a return: `registers` are the program's, behind it.
-  void at_return(const elf::UnwindRegisters& registers, bool alone);
+  // The thread of slot 0 is at a return or an indirect jump: `there` are the program's registers
+  // where it goes on.
+  void at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone);
 
  private:
   // Unit and how often its counters were incremented.

@@ -183,10 +183,11 @@ void Service::serve(uint32_t slot) {
       resume = cache_.take_link(argument);
       break;
     case Request::kIndirect:
+      if (cache_.is_jump(argument)) renew(slot, Ledger::Way::kJump);
       resume = cache_.take_indirect(argument, target);
       break;
     case Request::kReturn:
-      if (renewals_.is_waiting()) renewals_.at_return(registers_of(slot, target), is_alone());
+      renew(slot, Ledger::Way::kReturn);
       resume = cache_.take_return(target);
       break;
     case Request::kEvent:
@@ -212,6 +213,13 @@ void Service::serve(uint32_t slot) {
   cache_.translate_ahead();
   store(slot, tcb::kResume, resume->value());
   answer(slot, Action::kResume);
+}
+
+// Between two blocks hot procedures can be translated again.
+void Service::renew(uint32_t slot, Ledger::Way way) {
+  if (!renewals_.is_waiting()) return;
+  const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
+  renewals_.at_request(way, registers_of(slot, target), is_alone());
 }
 
 elf::UnwindRegisters Service::registers_of(uint32_t slot, TargetAddr pc) const {

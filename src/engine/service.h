@@ -133,6 +133,7 @@ class Service {
   };
 
   void serve(uint32_t slot);
+  void renew(uint32_t slot, Ledger::Way way);
   // The process has had but one thread, and Tally has been there from its start.
   bool is_alone() const { return slots_used_ == 1 && active_.size() == 1 && !on_failure_; }
   Result<CacheAddr> answer_event(uint32_t slot);

@@ -99,10 +99,12 @@ class Ledger : public LedgerBooks {
 
   // The rest of a block was not run: its code has changed, and the thread goes on in another unit.
   void leave_changed(uint32_t slot, const CodeCache::CheckPoint& point, BlockRef to);
-  // Who has calls open when a thread returns to the pc of these registers (the outermost last);
+  // How a thread comes to where it goes on.
+  enum class Way : uint8_t { kReturn, kJump };
+  // Who has calls open when a thread goes on at the pc of these registers (the outermost last);
   // nothing where that is not known for sure, or threads are in the middle of something else.
-  std::optional<std::vector<BlockRef>> open_calls(uint32_t slot,
-                                                  const elf::UnwindRegisters& at_return) const;
+  std::optional<std::vector<BlockRef>> open_calls(uint32_t slot, Way way,
+                                                  const elf::UnwindRegisters& there) const;
   // Of these calls, those of units that another stands for now are the new unit's.
   void hand_over(uint32_t slot, std::span<const BlockRef> calls);
   // A thread goes on behind a system call in another unit than it made the call in.

@@ -16,20 +16,20 @@ bool Ledger::is_described(TargetAddr pc) const {
   return module == nullptr || module->image->unwind_range_at(module->to_link(pc)).has_value();
 }
 
-// At a return: the innermost frame is the one it goes to.
-std::optional<std::vector<BlockRef>> Ledger::open_calls(
-    uint32_t slot, const elf::UnwindRegisters& at_return) const {
+// The call that a return comes back from is open until it has come back; a jump's own procedure has
+// none.
+std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
+                                                        const elf::UnwindRegisters& there) const {
   if (!is_plain(slot)) return std::nullopt;
-  elf::UnwindRegisters registers = at_return;
-  const TargetAddr target(registers.value[elf::kDwarfPc]);
+  elf::UnwindRegisters registers = there;
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.
-  registers.value[elf::kDwarfPc] -= 1;
+  if (way == Way::kReturn) registers.value[elf::kDwarfPc] -= 1;
   elf::BackTrace trace = back_trace(registers, slot);
   if (trace.frames.empty() || !is_complete(trace)) return std::nullopt;
-  trace.frames.front().pc = target;
+  if (way == Way::kReturn) trace.frames.front().pc = TargetAddr(there.value[elf::kDwarfPc]);
   std::vector<BlockRef> calls;
-  for (size_t i = 0; i < trace.frames.size(); ++i) {
+  for (size_t i = way == Way::kReturn ? 0 : 1; i < trace.frames.size(); ++i) {
     const elf::Frame& frame = trace.frames[i];
     if (frame.signal_frame) return std::nullopt;
     const BlockRef call = cache_.call_block_of(frame.pc);
