@@ -18,6 +18,7 @@
 #include <set>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "base/flat_map.h"
 #include "ledger/perf_map.h"
@@ -709,7 +710,7 @@ class Builder {
     block.partial.clear();
     for (profile::PartialRun run : runs) {
       if (run.first_instruction == 0 && run.last_instruction == block.instruction_sizes.size()) {
-        run.delta += static_cast<int64_t>(done);
+        run.delta += (done);
       }
       if (run.delta != 0) block.partial.push_back(run);
     }
@@ -738,17 +739,17 @@ class Builder {
       const auto moved = moved_in_.find(id);
       const uint64_t explained =
           (entry ? 0 : link_inflow_[id]) + (moved == moved_in_.end() ? 0 : moved->second);
-      if (arrival_count_[id] <= explained) continue;
-      uint64_t rest = arrival_count_[id] - explained;
-      if (auto it = ledger_.attached().find(arrival.to); it != ledger_.attached().end()) {
-        const uint64_t found = std::min(rest, it->second);
+      // Another arrival may be at another unit of the same procedure.
+      const uint64_t count = std::exchange(arrival_count_[id], 0);
+      if (count <= explained) continue;
+      uint64_t rest = count - explained;
+      if (const uint64_t attached = times_of(ledger_.attached(), id); attached > 0) {
+        const uint64_t found = std::min(rest, attached);
         out_.abnormal.push_back(
             {id, AbnormalKind::kAttach, found, 0, "was active when Tally attached"});
         rest -= found;
       }
-      const auto sent = ledger_.sent_by_handlers().find(arrival.to);
-      const uint64_t by_handlers =
-          sent == ledger_.sent_by_handlers().end() ? 0 : std::min(rest, sent->second);
+      const uint64_t by_handlers = std::min(rest, times_of(ledger_.sent_by_handlers(), id));
       const Module& module = *cache_.unit(arrival.to.unit).module;
       const uint64_t behind = key(module, out_.blocks[id].address);
       rest = by_handlers + pair_with_calls(behind, id, rest - by_handlers);
@@ -756,6 +757,13 @@ class Builder {
         out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, rest, 0, "entered by a return"});
       }
     }
+  }
+
+  // Seldom any.
+  uint64_t times_of(const std::map<BlockRef, uint64_t>& booked, uint32_t id) const {
+    uint64_t sum = 0;
+    for (const auto& [ref, times] : booked) sum += block_id(ref) == id ? times : 0;
+    return sum;
   }
 
   Translated& cache_;

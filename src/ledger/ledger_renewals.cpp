@@ -13,7 +13,7 @@ bool Ledger::is_plain(uint32_t slot) const {
 
 bool Ledger::is_described(TargetAddr pc) const {
   const Module* module = modules_.containing(pc);
-  return module == nullptr || module->image->unwind_range_at(module->to_link(pc)).has_value();
+  return module != nullptr && module->image->unwind_range_at(module->to_link(pc)).has_value();
 }
 
 // The call that a return comes back from is open until it has come back; a jump's own procedure has
@@ -25,6 +25,7 @@ std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.
   if (way == Way::kReturn) registers.value[elf::kDwarfPc] -= 1;
+  if (!is_described(TargetAddr(registers.value[elf::kDwarfPc]))) return std::nullopt;
   elf::BackTrace trace = back_trace(registers, slot);
   if (trace.frames.empty() || !is_complete(trace)) return std::nullopt;
   if (way == Way::kReturn) trace.frames.front().pc = TargetAddr(there.value[elf::kDwarfPc]);
@@ -33,8 +34,9 @@ std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
     const elf::Frame& frame = trace.frames[i];
     if (frame.signal_frame) return std::nullopt;
     const BlockRef call = cache_.call_block_of(frame.pc);
+    // Where nothing describes a frame, who called there is a guess.
     const bool outermost = i > 0 && i + 1 == trace.frames.size();
-    if (!call.valid() && !outermost && is_described(frame.pc - 1)) return std::nullopt;
+    if (!outermost && (!call.valid() || !is_described(frame.pc - 1))) return std::nullopt;
     if (call.valid() && !ends_by_itself(call)) calls.push_back(call);
   }
   return calls;
