@@ -160,7 +160,9 @@ Status ImageRun::set_up() {
   regs.gs_base = region_.thread_block(*slot).value();
   process_->set_registers(pid, regs);
   const bool weighs = options_.placement == PlacementKind::kEdges && options_.keeper == nullptr;
-  if (weighs && options_.optimizations.has(Optimization::kRenewal)) service_.begin_renewals();
+  if (weighs && options_.optimizations.has(Optimization::kRenewal)) {
+    service_.begin_renewals(options_.stress_renewal);
+  }
   return Ok{};
 }
 

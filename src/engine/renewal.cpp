@@ -2,7 +2,6 @@
 #include "engine/renewal.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "cache/edge_weights.h"
 
@@ -32,8 +31,8 @@ uint64_t increments_of(const Unit& unit, const std::vector<uint64_t>& counters) 
 
 }  // namespace
 
-void Renewals::begin() {
-  always_ = std::getenv("TALLY_RENEW_ALWAYS") != nullptr;
+void Renewals::begin(bool always) {
+  always_ = always;
   pause_ = kFirstLook;
   next_look_ = Clock::now() + pause_;
 }

@@ -48,8 +48,9 @@ class Renewals {
   Renewals(Region& region, CodeCache& cache, Ledger& ledger, PhaseTimes& phases)
       : region_(region), cache_(cache), ledger_(ledger), phases_(phases) {}
 
-  // From now on the monitor looks from time to time.
-  void begin();
+  // From now on the monitor looks from time to time.  `always`: whatever has run is translated
+  // again, at every request where that can be done.
+  void begin(bool always);
   // When it wants to look next; never: Clock::time_point::max().
   Clock::time_point next_look() const { return next_look_; }
   // Looks whether there is something to be gained, if it is time; `alone`: the process has had but
@@ -80,7 +81,7 @@ class Renewals {
   Clock::time_point next_look_ = Clock::time_point::max();
   Clock::duration pause_{};
   bool waiting_ = false;
-  bool always_ = false;  // to be tested: at every return that asks
+  bool always_ = false;
 };
 
 }  // namespace tally::engine

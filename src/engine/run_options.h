@@ -28,6 +28,7 @@ struct RunOptions {
   PlacementKind placement = PlacementKind::kEdges;
   std::optional<profile::Profile> feedback;  // for kFeedback
   Optimizations optimizations;
+  bool stress_renewal = false;  // procedures are translated again whenever that can be done
   RecallFolder recall;          // what earlier runs have left
   bool follow_children = true;  // else processes that are forked run natively
   // What has been counted is kept in files while it is counted; not with `attach_to`.

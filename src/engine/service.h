@@ -47,7 +47,7 @@ class Service {
   // doorbell shows.
   uint32_t fall_asleep();
   // Hot procedures are looked for from time to time (renewal.h).
-  void begin_renewals() { renewals_.begin(); }
+  void begin_renewals(bool always) { renewals_.begin(always); }
   Renewals::Clock::time_point next_look() const { return renewals_.next_look(); }
   void look_for_renewals(Renewals::Clock::time_point now) { renewals_.look(now, is_alone()); }
   void wake_up();

@@ -20,9 +20,6 @@ ENVIRONMENT = {
     # From the second run of a program on, a test's runs use what the first has left.
     "TALLY_CACHE": os.environ.get("TALLY_CACHE", ""),
 }
-# Every procedure that can be is translated again in mid-run, at every request (engine/renewal.h).
-if os.environ.get("TALLY_RENEW_ALWAYS"):
-    ENVIRONMENT["TALLY_RENEW_ALWAYS"] = "1"
 
 # What is ignored here (nohup, a job in the background) would be ignored in every program; what is
 # handled is not.
