@@ -13,6 +13,8 @@ namespace {
 
 constexpr auto kFirstLook = std::chrono::milliseconds(20);
 constexpr int kPauseFactor = 2;
+// How many returns and jumps may ask where things cannot be moved, until it is given up.
+constexpr int kRefusedMax = 20;
 // Translating a procedure again costs the monitor some microseconds for each block.  What it gains
 // is perhaps a tenth of what the procedure has yet to run, and that is taken to be as much as it
 // has run already.  An increment stands for some nanoseconds of that.
@@ -69,6 +71,7 @@ void Renewals::look(Clock::time_point now, bool alone) {
   const std::vector<uint32_t> hot = worthwhile(counters());
   if (hot.empty()) return;
   waiting_ = true;
+  refused_ = 0;
   cache_.hold(hot);
 }
 
@@ -103,14 +106,15 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& u
 
 void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone) {
   const PhaseTimer timer(phases_, Phase::kRenew);
+  std::optional<std::vector<BlockRef>> open;
+  if (alone) open = ledger_.open_calls(0, way, there);
+  if (alone && !open && waiting_ && ++refused_ < kRefusedMax) return;
   if (waiting_) cache_.release();
   waiting_ = false;
-  if (!alone) return;
+  if (!open) return;
   const std::vector<uint64_t> now = counters();
   const std::vector<uint32_t> units = worthwhile(now);
   if (units.empty()) return;
-  const std::optional<std::vector<BlockRef>> open = ledger_.open_calls(0, way, there);
-  if (!open) return;
   cache_.renew(weighed(units, *open, now), now);
   ledger_.hand_over(0, *open);
 }

@@ -82,6 +82,7 @@ class Renewals {
   Clock::duration pause_{};
   bool waiting_ = false;
   bool always_ = false;
+  int refused_ = 0;  // of those that were waited for
 };
 
 }  // namespace tally::engine

@@ -254,7 +254,22 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
                                 regs.rip));
     return;
   }
-  close_thread_at(position, regs, slot, kind, detail);
+  close_thread_at(position, waiting_registers(regs, slot), slot, kind, detail);
+}
+
+// A thread that waits for an answer has put the program's registers down: what it waits with are
+// others, and call frame information may ask for any.
+user_regs_struct Ledger::waiting_registers(const user_regs_struct& regs, uint32_t slot) const {
+  using translate::MailboxState;
+  const auto state = static_cast<MailboxState>(static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kState)));
+  if (state != MailboxState::kPosted && state != MailboxState::kAsleep) return regs;
+  const auto saved = [&](uint32_t number) { return tcb_u64(slot, translate::tcb::kRegisters + 8 * number); };
+  user_regs_struct r = regs;
+  r.rax = saved(0), r.rcx = saved(1), r.rdx = saved(2), r.rbx = saved(3);
+  r.rsp = saved(4), r.rbp = saved(5), r.rsi = saved(6), r.rdi = saved(7);
+  r.r8 = saved(8), r.r9 = saved(9), r.r10 = saved(10), r.r11 = saved(11);
+  r.r12 = saved(12), r.r13 = saved(13), r.r14 = saved(14), r.r15 = saved(15);
+  return r;
 }
 
 void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,

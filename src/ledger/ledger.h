@@ -161,9 +161,11 @@ class Ledger : public LedgerBooks {
   Position behind_inline_counter(const Unit& unit, uint32_t block);
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
+  user_regs_struct waiting_registers(const user_regs_struct& regs, uint32_t slot) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
   bool is_plain(uint32_t slot) const;
+  bool may_be_jumping(uint32_t slot, const elf::UnwindRegisters& there) const;
   bool is_described(TargetAddr pc) const;
   // Everything that is booked goes through these, in the name of the thread of `booker_`.
   void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);

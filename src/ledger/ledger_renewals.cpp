@@ -7,8 +7,14 @@ namespace tally::engine {
 // the unit that it was in then.
 bool Ledger::is_plain(uint32_t slot) const {
   return kept_ == nullptr && !stacks_switched_ && left_.empty() && inherited_.empty() && births_.empty() &&
-         attach_traces_.empty() && stack_begins_.empty() && !jumps_.contains(slot) &&
-         interruptions_.of(slot).empty();
+         attach_traces_.empty() && stack_begins_.empty() && interruptions_.of(slot).empty();
+}
+
+// The frames that a longjmp leaves are closed in front of its last instruction; where that leads is
+// told by the stack pointer.
+bool Ledger::may_be_jumping(uint32_t slot, const elf::UnwindRegisters& there) const {
+  const auto jump = jumps_.find(slot);
+  return jump != jumps_.end() && jump->second.stack_pointer == there.value[elf::kDwarfRsp];
 }
 
 bool Ledger::is_described(TargetAddr pc) const {
@@ -20,7 +26,7 @@ bool Ledger::is_described(TargetAddr pc) const {
 // none.
 std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
                                                         const elf::UnwindRegisters& there) const {
-  if (!is_plain(slot)) return std::nullopt;
+  if (!is_plain(slot) || may_be_jumping(slot, there)) return std::nullopt;
   elf::UnwindRegisters registers = there;
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.
