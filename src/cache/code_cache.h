@@ -75,6 +75,7 @@ struct CacheStats {
   uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
+  uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
 
 // A block in the map of addresses.

@@ -279,6 +279,7 @@ void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept)
     const bool alike = static_cast<uint32_t>(entry.original) == static_cast<uint32_t>(original);
     CHECK(compare_ == Compare::kAll64 || !alike) << "two modules alike in the low 32 bits";
   }
+  stats_.chained += 1;
   Area& area = area_of(ref);
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kLanding, ref.unit, ref.block};
   const LandingStub stub = emit_piece(area, record, [&](auto& as) {
