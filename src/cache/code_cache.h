@@ -303,6 +303,7 @@ class CodeCache : public Translated {
   static std::vector<Certain> certain_callees(const Unit& unit);
   bool has_room_for_guesses() const;
   void recall_fresh();
+  std::vector<Recollection::Asked> asked_of(uint32_t index, const Module& module) const;
   void recall_units(uint32_t index, const Module& module);
   void recall_links(uint32_t index, const Module& module);
   void recall_pairs();
