@@ -9,17 +9,17 @@
 namespace tally::engine {
 
 enum class Optimization : uint8_t {
-  kAhead,      // procedures that are sure to be called are translated with their caller
-  kTables,     // the first jump through a table known to discovery leads to all of its targets
-  kRecall,     // what an earlier run of the program has translated is translated at once (recall.h)
-  kWeights,    // counters go where, by an earlier run's counts, they cost least (edge_weights.h)
-  kOrder,      // blocks, and procedures, lie as is best by an earlier run's counts (block_order.h)
-  kShared,     // procedures are found once for all programs of a session (known_procedures.h)
-  kJoins,      // branches to a procedure lead there before they are first taken
-  kHashes,     // an indirect branch with many targets finds them through a table
-  kFlags,      // where the flags are dead, a counter is one instruction
-  kLow32,      // addresses are told apart by their low 32 bits where that is enough
-  kPaired,     // calls and returns of large programs pair up, as the processor expects
+  kAhead,    // procedures that are sure to be called are translated with their caller
+  kTables,   // the first jump through a table known to discovery leads to all of its targets
+  kRecall,   // what an earlier run of the program has translated is translated at once (recall.h)
+  kWeights,  // counters go where, by an earlier run's counts, they cost least (edge_weights.h)
+  kOrder,    // blocks lie as an earlier run went through them, what ran often in front
+  kShared,   // procedures are found once for all programs of a session (known_procedures.h)
+  kJoins,    // branches to a procedure lead there before they are first taken
+  kHashes,   // an indirect branch with many targets finds them through a table
+  kFlags,    // where the flags are dead, a counter is one instruction
+  kLow32,    // addresses are told apart by their low 32 bits where that is enough
+  kPaired,   // calls and returns of large programs pair up, as the processor expects
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
 };
 inline constexpr std::array<std::string_view, 12> kOptimizationNames = {
