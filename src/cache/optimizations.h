@@ -13,7 +13,7 @@ enum class Optimization : uint8_t {
   kTables,   // the first jump through a table known to discovery leads to all of its targets
   kRecall,   // what an earlier run of the program has translated is translated at once (recall.h)
   kWeights,  // counters go where, by an earlier run's counts, they cost least (edge_weights.h)
-  kOrder,    // blocks lie as an earlier run went through them, what ran often in front
+  kOrder,    // blocks lie in the order in which, by an earlier run's counts, they follow each other
   kShared,   // procedures are found once for all programs of a session (known_procedures.h)
   kJoins,    // branches to a procedure lead there before they are first taken
   kHashes,   // an indirect branch with many targets finds them through a table
