@@ -356,7 +356,7 @@ class CodeCache : public Translated {
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   LandingNumbers landings_;
   std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
-  std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
+  std::vector<std::vector<CodeRecord>> records_;         // by part of an area, ascending
   FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
   UnitIndex by_range_;                                   // of the living units
   std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_
