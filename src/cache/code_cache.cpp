@@ -15,6 +15,8 @@ namespace {
 
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
+// Bodies, pieces, and what runs seldom.
+constexpr size_t kAreaParts = 3;
 
 // What a unit keeps of a procedure: all but its instructions.
 cfg::Procedure outline(const cfg::Procedure& p) {
@@ -294,7 +296,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   request.checked = unit.checked;
   unit.first_check = static_cast<uint32_t>(checks_.size());
   request.first_check_event = kStaleEventBase + unit.first_check;
-  isa::Assembler hot(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
+  isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
                      area.base + area.used_bytes);
   const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
   isa::Assembler cold(area.memory + cold_at, kAreaSizeBytes - cold_at, area.base + cold_at);
@@ -390,13 +392,15 @@ void CodeCache::seal() {
 // ---- looking up --------------------------------------------------------------------------------
 
 size_t CodeCache::record_index(const Area& area, CacheAddr address) {
-  return 2 * area.index + (address >= area.base + kAreaHalfBytes ? 1u : 0u);
+  const size_t first = kAreaParts * area.index;
+  if (address < area.base + kAreaPieces) return first;
+  return first + (address < area.base + kAreaHalfBytes ? 1 : 2);
 }
 
 void CodeCache::add_record(const Area& area, const CodeRecord& record) {
-  const size_t half = record_index(area, record.begin);
-  if (records_.size() <= half) records_.resize(half + 1);
-  records_[half].push_back(record);
+  const size_t part = record_index(area, record.begin);
+  if (records_.size() <= part) records_.resize(part + 1);
+  records_[part].push_back(record);
 }
 
 void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)>& visit) const {
@@ -410,9 +414,9 @@ void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)
 const CodeRecord* CodeCache::record_at(CacheAddr address) const {
   for (const Area& area : region_.areas()) {
     if (address < area.base || address >= area.base + kAreaSizeBytes) continue;
-    const size_t half = record_index(area, address);
-    if (half >= records_.size()) return nullptr;
-    const auto& records = records_[half];
+    const size_t part = record_index(area, address);
+    if (part >= records_.size()) return nullptr;
+    const auto& records = records_[part];
     auto it = std::upper_bound(records.begin(), records.end(), address,
                                [](CacheAddr a, const CodeRecord& r) { return a < r.begin; });
     return it == records.begin() ? nullptr : &*(it - 1);

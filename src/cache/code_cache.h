@@ -78,6 +78,7 @@ struct CacheStats {
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights
+  uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
 
 // A block in the map of addresses.
@@ -335,6 +336,7 @@ class CodeCache : public Translated {
   static std::vector<Certain> certain_callees(const Unit& unit);
   bool has_room_for_guesses() const;
   void recall_fresh();
+  std::vector<Recollection::Asked> asked_of(uint32_t index, const Module& module) const;
   void recall_units(uint32_t index, const Module& module);
   void recall_links(uint32_t index, const Module& module);
   void recall_pairs();
@@ -387,7 +389,7 @@ class CodeCache : public Translated {
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   LandingNumbers landings_;
   std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
-  std::vector<std::vector<CodeRecord>> records_;         // by half of an area, ascending
+  std::vector<std::vector<CodeRecord>> records_;         // by part of an area, ascending
   FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
   UnitIndex by_range_;                                   // of the living units
   std::unordered_map<uint32_t, uint32_t> current_pair_;  // link -> index in link_pairs_

@@ -70,9 +70,40 @@ void CodeCache::recall_fresh() {
   if (more) recall_pairs();
 }
 
-void CodeCache::recall_units(uint32_t index, const Module& module) {
+// What an earlier run has asked for in a module: those that ran often first, so that they lie
+// together, else as they were asked for, which mostly is next to who calls them.  (By falling
+// weight they would lie worse: docs/design.md.)
+std::vector<Recollection::Asked> CodeCache::asked_of(uint32_t index, const Module& module) const {
+  constexpr uint64_t kOften = 128;
+  std::vector<Recollection::Asked> result;
   for (const Recollection::Asked& asked : recollection_.asked) {
-    if (asked.module != index || asked.how > static_cast<uint8_t>(Arrival::kReturn)) continue;
+    const bool known = asked.how <= static_cast<uint8_t>(Arrival::kReturn);
+    if (asked.module == index && known) result.push_back(asked);
+  }
+  if (weights_ == nullptr || !optimizations_.has(Optimization::kOrder)) return result;
+  const elf::Image& image = *module.image;
+  // What is under one description stays in its order, which decides what is found as what.
+  const auto begin_of = [&](const Recollection::Asked& asked) {
+    const LinkAddr address(asked.address);
+    if (image.linkage_table_at(address) != nullptr) return address;
+    const std::optional<LinkRange> described = image.unwind_range_at(address);
+    return described ? described->begin : address;
+  };
+  std::unordered_set<uint64_t> often;
+  for (const Recollection::Asked& asked : result) {
+    const LinkAddr begin = begin_of(asked);
+    const std::string& id = image.build_id();
+    const uint64_t times =
+        std::max(weights_->times_run(id, LinkAddr(asked.address)), weights_->times_run(id, begin));
+    if (times >= kOften) often.insert(begin.value());
+  }
+  std::ranges::stable_partition(
+      result, [&](const auto& asked) { return often.contains(begin_of(asked).value()); });
+  return result;
+}
+
+void CodeCache::recall_units(uint32_t index, const Module& module) {
+  for (const Recollection::Asked& asked : asked_of(index, module)) {
     if (!has_room_for_guesses()) return;
     const TargetAddr address = module.to_target(LinkAddr(asked.address));
     const size_t before = units_.size();

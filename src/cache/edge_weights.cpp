@@ -71,6 +71,13 @@ EdgeWeights::Known EdgeWeights::find(const std::string& build_id, const cfg::Pro
   return {&one, std::span(steps_).subspan(first_[*index], one.edges)};
 }
 
+uint64_t EdgeWeights::times_run(const std::string& build_id, LinkAddr entry) const {
+  const auto module = by_entry_.find(build_id);
+  if (module == by_entry_.end() || entry.value() == ~0ull) return 0;
+  const uint32_t* index = module->second.find(entry.value());
+  return index == nullptr ? 0 : 1ull << (weighed_[*index].heaviest_bits - 1u);
+}
+
 void WeightsToLeave::add(const Unit& unit, std::span<const placement::Count> edges) {
   if (unit.id >= left_.module_of.size() || !left_.module_of[unit.id]) return;
   const cfg::Procedure& procedure = unit.procedure;
@@ -80,15 +87,18 @@ void WeightsToLeave::add(const Unit& unit, std::span<const placement::Count> edg
     counts_.push_back(count.value);
     sum += static_cast<double>(count.value);
   }
-  if (counts_.empty()) return;
   Recollection& what = left_.what;
   const uint32_t module = *left_.module_of[unit.id];
   const uint32_t shape = shape_of(procedure);
   EdgeWeights::Known known;
   if (before_ != nullptr) known = before_->find(what.modules[module], procedure, shape);
-  const auto [lightest, heaviest] = std::ranges::minmax(counts_);
-  if (lightest == heaviest && known.weighed == nullptr) return;  // nothing to choose by
-  const auto bits = static_cast<uint8_t>(std::bit_width(heaviest));
+  uint64_t heaviest = 0;
+  for (const uint64_t count : counts_) heaviest = std::max(heaviest, count);
+  // Entries, and ways of indirect jumps, tell how often a slot of a linkage table has run.
+  uint64_t most = heaviest;
+  for (const placement::Count& count : edges) most = std::max(most, count.value);
+  if (most == 0 && known.weighed == nullptr) return;
+  const auto bits = static_cast<uint8_t>(std::bit_width(most));
   const uint8_t known_bits = known.weighed == nullptr ? 0 : known.weighed->heaviest_bits;
   total_ += sum;
   if (known_bits == 0 || bits >= known_bits + kBitsThatMatter) fresh_ += sum;

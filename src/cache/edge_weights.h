@@ -57,6 +57,9 @@ class EdgeWeights {
     std::span<const uint8_t> steps;                  // by edge
   };
   Known find(const std::string& build_id, const cfg::Procedure& procedure, uint32_t shape) const;
+  // How often the most frequent part of the procedure that begins there ran, or up to half less; 0
+  // where nothing is known.
+  uint64_t times_run(const std::string& build_id, LinkAddr entry) const;
 
  private:
   std::vector<Recollection::Weighed> weighed_;

@@ -12,6 +12,7 @@ using namespace translate;
 
 namespace {
 constexpr size_t kPairsInChain = 4;
+constexpr uint64_t kPieceBytesMax = 1024;
 }  // namespace
 
 // ---- patching ----------------------------------------------------------------------------------
@@ -76,13 +77,18 @@ void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
 
 template <class Emit>
 auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
-  isa::Assembler as(area.memory + area.used_bytes, kAreaHalfBytes - area.used_bytes,
-                    area.base + area.used_bytes);
+  // In the bodies' part if its own is full.
+  const bool apart = optimizations_.has(Optimization::kOrder) &&
+                     area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
+  uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
+  const uint64_t at = apart ? kAreaPieces + used_bytes : used_bytes;
+  const uint64_t end = apart ? kAreaHalfBytes : kAreaPieces;
+  isa::Assembler as(area.memory + at, end - at, area.base + at);
   CodeRecord placed = record;
   placed.begin = as.here();
   auto result = emit(as);
   CHECK(!as.overflowed()) << "the code cache is full";
-  area.used_bytes += (as.offset() + 15u) & ~15u;
+  used_bytes += (as.offset() + 15u) & ~15u;
   add_record(area, placed);
   stats_.code_bytes += as.offset();
   return result;
@@ -95,7 +101,7 @@ Status CodeCache::check_room() const {
     return make_error("the program needs more than {} counters", tcb::kCountersMax);
   }
   for (const Area& area : region_.areas()) {
-    if (area.used_bytes + kSpareBytes > kAreaHalfBytes ||
+    if (area.used_bytes + kSpareBytes > kAreaPieces ||
         area.cold_used_bytes + kSpareBytes > kAreaHalfBytes) {
       return make_error("the code cache is full ({} MB); the program runs more code than fits",
                         kAreaSizeBytes >> 20);
@@ -279,6 +285,7 @@ void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept)
     const bool alike = static_cast<uint32_t>(entry.original) == static_cast<uint32_t>(original);
     CHECK(compare_ == Compare::kAll64 || !alike) << "two modules alike in the low 32 bits";
   }
+  stats_.chained += 1;
   Area& area = area_of(ref);
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kLanding, ref.unit, ref.block};
   const LandingStub stub = emit_piece(area, record, [&](auto& as) {

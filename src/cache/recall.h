@@ -57,7 +57,7 @@ struct Recollection {
     uint32_t shape = 0;         // of its graph
     uint64_t entry = 0;         // link address
     uint32_t edges = 0;         // so many of `steps`, one procedure's behind the other's
-    uint8_t heaviest_bits = 0;  // of the largest count
+    uint8_t heaviest_bits = 0;  // of the largest count at one of its edges, entries among them
     auto operator<=>(const Weighed&) const = default;
   };
   std::vector<std::string> modules;  // build-ids

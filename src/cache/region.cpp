@@ -271,7 +271,7 @@ Area& Region::place_area(CacheAddr base) {
   area.index = static_cast<uint32_t>(areas_.size());
   area.base = base;
   area.memory = file_ + kAreasFileOffset + area.index * kAreaSizeBytes;
-  isa::Assembler as(area.memory, kAreaHalfBytes, area.base);
+  isa::Assembler as(area.memory, kAreaPieces, area.base);
   area.gateway = emit_gateway(as, tables_base_, areas_.empty() ? nullptr : &areas_.front().gateway);
   area.used_bytes = (as.offset() + 63u) & ~63u;
   areas_.push_back(area);

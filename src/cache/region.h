@@ -26,8 +26,9 @@ struct Area {
   uint32_t index = 0;
   CacheAddr base;  // in the target
   uint8_t* memory = nullptr;
-  uint64_t used_bytes = 0;       // of the first half: bodies, pairs, arrivals
-  uint64_t cold_used_bytes = 0;  // of the second half: what runs seldom
+  uint64_t used_bytes = 0;        // of the first half, up to kAreaPieces: bodies
+  uint64_t piece_used_bytes = 0;  // of what lies behind: pairs, arrivals
+  uint64_t cold_used_bytes = 0;   // of the second half: what runs seldom
   translate::GatewayCode gateway;
 
   // What is left is for the pairs and arrivals of the units it holds; new units go elsewhere.

@@ -54,6 +54,10 @@ Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
       out.ready = true;
       return finish();
     }
+    if (read_number(regs)) {
+      process_.set_registers(tid, regs);
+      continue;
+    }
     if (!stepped) {
       mask = process_.signal_mask(tid);
       process_.set_signal_mask(tid, kAllButFaults);

@@ -496,6 +496,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
+  run.more.emplace_back("landings_chained", std::to_string(cache_.stats().chained));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));
   });

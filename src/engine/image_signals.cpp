@@ -60,7 +60,7 @@ bool ImageRun::caught_by_net(const Event& event) {
 }
 
 std::optional<Event> ImageRun::signal_stop(Event event) {
-  if (caught_by_net(event)) return std::nullopt;
+  if (caught_by_net(event) || signals_.is_of_alignment_checks(event)) return std::nullopt;
   if (!signals_.admit(event)) {
     process_->resume(event.tid);
     return std::nullopt;

@@ -236,6 +236,10 @@ Result<Signals::Rolled> Signals::roll_forward(const Event& event, uint32_t slot,
       rolled.postponed = true;
       break;
     }
+    if (read_number(regs)) {
+      process_.set_registers(tid, regs);
+      continue;
+    }
     const Area* area = region_.area_at(CacheAddr(regs.rip));
     const bool returns = area != nullptr && CacheAddr(regs.rip) == area->gateway.syscall_insn;
     TRY_ASSIGN(Event stepped, process_.step(tid, 0));

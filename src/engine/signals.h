@@ -49,6 +49,9 @@ class Signals {
           Service& service)
       : process_(process), region_(region), cache_(cache), ledger_(ledger), service_(service) {}
 
+  // True if the signal is not the program's but comes from a return that read its number
+  // unaligned; the thread goes on (alignment.cpp).
+  bool is_of_alignment_checks(const tracee::Event& event);
   // What the program is to learn about a signal at its stop; false if there is nothing to deliver.
   bool admit(tracee::Event& event);
   // What becomes of a signal that is delivered now, as far as can be told.
@@ -100,6 +103,10 @@ class Signals {
   Result<std::optional<tracee::Event>> enter_handler(const tracee::Event& event, uint32_t slot,
                                                      const Point& point,
                                                      const user_regs_struct& fallback);
+  const uint8_t* code_at(CacheAddr address) const;
+  // Executes the instruction by which a return reads its number, if the thread stands there and it
+  // may fault.
+  bool read_number(user_regs_struct& regs) const;
   // Steps make the kernel forget that the program ignores SIGTRAP.
   Result<int64_t> call_in(pid_t tid, long number, const std::array<uint64_t, 6>& arguments);
   Status ignore_trap_again(pid_t tid, uint32_t slot);

@@ -105,6 +105,8 @@ inline constexpr uint64_t kSizeBytes = kWideLandings + (kWideByteMax + 1) * kWid
 
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
 inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;
+// What leads from one place to another lies apart from bodies, in the last part of the first half.
+inline constexpr uint64_t kAreaPieces = 104ull << 20;
 inline constexpr uint32_t kThreadsMax = 1024;
 inline constexpr uint32_t kAreasMax = 16;
 

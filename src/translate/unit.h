@@ -53,11 +53,12 @@
 // was translated from, at the front of every block and behind every store; where they differ, an
 // event asks for a new translation.
 //
-// Not handled: addresses out of reach of the area (named when control gets there); a return while
-// the program has alignment checks switched on (numbers of landings are not aligned: the run ends
-// with the signal and its place); a signal handler that interrupts a thread between such a jump and
-// what made its flags, and changes the flags that it goes on with, if what is jumped to looks at
-// them.
+// Numbers of landings are not aligned.  Where the program has alignment checks switched on, the
+// monitor reads them in the thread's stead (engine/alignment.cpp).
+//
+// Not handled: addresses out of reach of the area (named when control gets there); a signal handler
+// that interrupts a thread between such a jump and what made its flags, and changes the flags that
+// it goes on with, if what is jumped to looks at them.
 #pragma once
 
 #include <cstdint>

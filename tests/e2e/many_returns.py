@@ -3,11 +3,13 @@
 finds its way, in small programs and in large ones, and each is counted."""
 import csv
 import io
+import json
 
 from refusal import accepted, compile_c, complain, finish, path
 
 # Calls of one procedure, in 2500 procedures of 32 each; the last of each are through a register.
 SITES, ROUNDS = 2500 * 32, 3
+NUMBERS = 255 * 255
 SOURCE = r"""
     #include <stdio.h>
     __asm__(
@@ -41,6 +43,14 @@ for kind, *flags in (("small",), ("large", "-DLARGE")):
         done = accepted(["profile", "-o", path("many.tally"), *options, "--", program], what)
         if done.stdout != b"%d\n" % (SITES * ROUNDS) or b"not exact" in done.stderr:
             complain(f"{what}: {done.stdout!r}, {done.stderr!r}")
+        dump = accepted(["dump", "profile", path("many.tally"), "--format=json"], what).stdout
+        facts = {fact["name"]: fact["value"] for fact in json.loads(dump)["run"]}
+        # Too close together is at least one of three in each procedure; beyond that, small
+        # programs have no more numbers than NUMBERS.
+        chained = int(facts["landings_chained"])
+        without = max(2500, SITES - NUMBERS if kind == "small" else 0)
+        if not without <= chained <= without + 3 * 2500:
+            complain(f"{what}: {chained} landings in chains")
         listing = accepted(["dump", "instructions", path("many.tally")], what).stdout
         counts = {}
         for row in csv.DictReader(io.StringIO(listing.decode())):

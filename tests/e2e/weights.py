@@ -214,6 +214,44 @@ same("too few steps", first, damaged)
 if damaged.facts["procedures_recalled"] != "0" or damaged.weighed != 0:
     complain("a record with too few steps was believed")
 
+# Procedures that ran often lie in front of the others.
+ORDERED = compile_c("ordered", r"""
+    #define A(name) __attribute__((noinline)) static int name(int i)
+    A(once) { return i * 3 + 1; }
+    A(often) { return i * 5 + 2; }
+    A(seldom) { return once(i) ^ 7; }
+    int main(int argc, char** argv) {
+      (void)argv;
+      int sum = seldom(argc);
+      for (int i = 0; i < 1000; i++) sum += often(i);
+      return sum == 0;
+    }
+    """, "-no-pie")
+symbols = {fields[2]: int(fields[0], 16) for fields in
+           (line.split() for line in subprocess.run(["nm", ORDERED], capture_output=True, text=True,
+                                                    check=True).stdout.splitlines())
+           if len(fields) == 3}
+
+
+def places(*options):
+    """Where the translations of procedures begin, in a later run."""
+    map_file, cache = path("map"), path("_".join(("ordered_cache", *options)))
+    for _ in range(2):
+        subprocess.run([TALLY, "profile", "-o", path("ordered.tally"), *options, "--", ORDERED],
+                       check=True, env=dict(os.environ, TALLY_CACHE=cache, TALLY_CODE_MAP=map_file))
+    pieces = [line.split() for line in pathlib.Path(map_file).read_text().splitlines()]
+    return [min(int(begin, 16) for begin, _, _, original in pieces
+                if int(original, 16) == symbols[name])
+            for name in ("often", "once", "seldom")]
+
+
+often, *others = places()
+if not often < min(others):
+    complain(f"what ran often does not lie in front: {often:#x}, {others}")
+often, *others = places("--no-opt=order")
+if not often > min(others):
+    complain(f"--no-opt=order: {often:#x}, {others}")
+
 # A small run's weights are worth less than a large one's, which replaces them, but not they those.
 shutil.rmtree(FOLDER)
 Run("3")

@@ -225,13 +225,35 @@ TEST(EdgeWeights, ALargeRunsReplaceASmallOnes) {
   EXPECT_FALSE(news);
 }
 
-TEST(EdgeWeights, WhatSaysNothingOrIsNotOnRecordIsNotLeft) {
+// Up to a factor of two; a slot of a linkage table has no edges, only ways of its jump.
+TEST(EdgeWeights, TellHowOftenProceduresRan) {
+  std::mt19937 random(6);
+  const cfg::Procedure p = random_procedure(random, 12);
+  cfg::Procedure slot = p;
+  slot.edges.clear();
+  bool news = false;
+  for (const cfg::Procedure& procedure : {p, slot}) {
+    std::vector<Count> counts(procedure.edges.size(), {9, Origin::kMeasured});
+    Recollected left = left_by(procedure, counts, nullptr, news);
+    const EdgeWeights few(left.what);
+    EXPECT_EQ(few.times_run("ab", p.entry), procedure.edges.empty() ? 4 : 8);
+    EXPECT_EQ(few.times_run("cd", p.entry), 0);
+    EXPECT_EQ(few.times_run("ab", p.entry + 1), 0);
+    counts.push_back({100'000, Origin::kMeasured});
+    left = left_by(procedure, counts, nullptr, news);
+    const EdgeWeights many(left.what);
+    EXPECT_EQ(many.times_run("ab", p.entry), 65536);
+  }
+}
+
+TEST(EdgeWeights, WhatNeverRanOrIsNotOnRecordIsNotLeft) {
   std::mt19937 random(5);
   const cfg::Procedure p = random_procedure(random, 12);
-  bool news = true;
-  const std::vector<Count> alike(p.edges.size(), {9, Origin::kMeasured});
-  EXPECT_TRUE(left_by(p, alike, nullptr, news).what.weighed.empty());
-  EXPECT_FALSE(news);
+  Recollected unused = nothing_yet();
+  WeightsToLeave of_nothing(unused, nullptr);
+  of_nothing.add(unit_of(p), std::vector<Count>(p.edges.size() + 1, {0, Origin::kMeasured}));
+  EXPECT_TRUE(unused.what.weighed.empty());
+  EXPECT_FALSE(of_nothing.is_news());
   Recollected left = nothing_yet();
   WeightsToLeave weights(left, nullptr);
   weights.add(unit_of(p, 1), random_counts(p, random));
