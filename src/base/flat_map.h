@@ -42,10 +42,6 @@ class FlatMap {
     slots_[i].value = value;
   }
 
-  // Says that the key will be set or looked for soon: large tables are not in the processor's
-  // caches.
-  void prefetch(uint64_t key) const { __builtin_prefetch(&slots_[index_of(key)], 1); }
-
   size_t size() const { return size_; }
 
  private:

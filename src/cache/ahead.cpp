@@ -80,7 +80,7 @@ void CodeCache::translate_ahead() {
 
 // What cannot be translated is named when control gets there, not now.
 BlockRef CodeCache::make_ahead(const Certain& callee) {
-  if (const uint64_t* found = blocks_.find(callee.target.value())) {
+  if (const auto found = blocks_.find(callee.target.value())) {
     return *found == kGone ? BlockRef{} : unpack(*found);
   }
   const Module* module = modules_.at(callee.target);
@@ -127,8 +127,8 @@ void CodeCache::join_table(uint32_t site_id, TargetAddr asked) {
     const cfg::Edge& edge = p.edges[e];
     if (edge.kind != cfg::EdgeKind::kTableJump) continue;
     const TargetAddr target = unit.module->to_target(edge.target);
-    const uint64_t* found = blocks_.find(target.value());
-    if (target == asked || found == nullptr || *found == kGone) continue;
+    const auto found = blocks_.find(target.value());
+    if (target == asked || !found || *found == kGone) continue;
     const BlockRef to = unpack(*found);
     if (to.unit == unit.id) join_pair(site_id, target, to);
   }

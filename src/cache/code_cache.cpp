@@ -53,7 +53,7 @@ uint32_t CodeCache::allocate_counter() {
 // ---- finding and translating -------------------------------------------------------------------
 
 Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
-  if (const uint64_t* found = blocks_.find(address.value()); found && *found != kGone) {
+  if (const auto found = blocks_.find(address.value()); found && *found != kGone) {
     return unpack(*found);
   }
   Module* module = modules_.at(address);
@@ -64,8 +64,8 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
     return ref;
   }
   TRY(translate_at(*module, link, how));
-  const uint64_t* found = blocks_.find(address.value());
-  if (found == nullptr || *found == kGone) {
+  const auto found = blocks_.find(address.value());
+  if (!found || *found == kGone) {
     return make_error("control reached bytes that are no instruction, at {}+{:#x}", module->path,
                       module->to_link(address).value());
   }
@@ -146,8 +146,8 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   // Nearly always this is the first unit in its range, and then nothing in it is known yet.
   if (!overlapping.empty()) {
     request.known_elsewhere = [&](LinkAddr a) {
-      const uint64_t* found = blocks_.find(module.to_target(a).value());
-      return (found != nullptr && *found != kGone) || inside(a, overlapping).valid();
+      const auto found = blocks_.find(module.to_target(a).value());
+      return (found && *found != kGone) || inside(a, overlapping).valid();
     };
     // If the procedure's beginning is translated already, what is new begins right here.
     if (request.known_elsewhere(request.entry)) request.entry = address;
@@ -213,15 +213,17 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
     }
   }
   cfg::Discoverer& discoverer = *unit.module->discoverer;
-  auto fresh = std::make_shared<KnownProcedure>();
+  // What nobody else will have is found in memory that is there already.
+  auto fresh = shared == nullptr ? unshared_ : std::make_shared<KnownProcedure>();
+  fresh->forget();
   cfg::Procedure& p = fresh->procedure;
-  p = discoverer.discover(request);
+  discoverer.discover(request, p);
   if (p.block_at(address) == cfg::kExitBlock) return nullptr;
   if (p.entry_block == cfg::kExitBlock) {
     // The supposed beginning is no code; begin where control is.
     request.entry = address;
     request.extra_entries.clear();
-    p = discoverer.discover(request);
+    discoverer.discover(request, p);
     unit.provenance = Provenance::kRunTime;
     shared = nullptr;
   }
@@ -354,14 +356,7 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
   for (const SyscallSite& s : unit.code.syscalls) syscalls_.push_back({unit.id, s});
   for (uint32_t i = 0; i < unit.code.checks.size(); ++i) checks_.push_back({unit.id, i});
   const cfg::Procedure& p = unit.procedure;
-  const auto target = [&](uint32_t b) {
-    return unit.module->to_target(unit.address_of(b)).value();
-  };
-  constexpr uint32_t kAhead = 8;
-  for (uint32_t b = 0; b < p.blocks.size(); ++b) {
-    if (b + kAhead < p.blocks.size()) blocks_.prefetch(target(b + kAhead));
-    blocks_.set(target(b), pack({unit.id, b}));
-  }
+  blocks_.add(unit.id, p, unit.module->bias);
   by_range_.add(unit.module->id, p.range, unit.id);
   stats_.units += 1;
   stats_.instructions += unit.insn_sizes.size();
@@ -381,7 +376,7 @@ void CodeCache::seal() {
     module->image->drop_pages();
   }
   returns_.clear();
-  blocks_ = FlatMap<uint64_t>();
+  blocks_ = BlockMap();
   call_blocks_ = FlatMap<uint64_t>();
   waiting_ = FlatMap<uint32_t>();
   std::vector<uint32_t>().swap(next_waiting_);
@@ -477,8 +472,8 @@ bool CodeCache::has_landing(TargetAddr return_address) const {
 }
 
 bool CodeCache::is_procedure_entry(TargetAddr address) const {
-  const uint64_t* found = blocks_.find(address.value());
-  return found != nullptr && *found != kGone && is_entry(unpack(*found));
+  const auto found = blocks_.find(address.value());
+  return found && *found != kGone && is_entry(unpack(*found));
 }
 
 // Itself, or what the stub leads to that it is.
@@ -509,8 +504,8 @@ bool CodeCache::any_callee(BlockRef call, const std::function<bool(uint32_t unit
   const Unit& unit = *units_[call.unit];
   for (const Link& link : unit.code.links) {
     if (link.block != call.block || link.edge != Link::kCallLink) continue;
-    const uint64_t* found = blocks_.find(unit.module->to_target(link.target).value());
-    return found != nullptr && *found != kGone && test(unpack(*found).unit);
+    const auto found = blocks_.find(unit.module->to_target(link.target).value());
+    return found && *found != kGone && test(unpack(*found).unit);
   }
   return false;
 }

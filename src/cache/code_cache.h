@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "base/flat_map.h"
+#include "cache/block_map.h"
 #include "cache/edge_weights.h"
 #include "cache/events.h"
 #include "cache/known_procedures.h"
@@ -364,6 +365,8 @@ class CodeCache : public Translated {
   PlacementKind placement_;
   PhaseTimes& phases_;
   Optimizations optimizations_;
+  // The procedure that is being translated.
+  std::shared_ptr<KnownProcedure> unshared_ = std::make_shared<KnownProcedure>();
   Recollection recollection_;
   std::vector<Recollection::Led> waiting_led_;  // those of it that wait for a module
   std::shared_ptr<const EdgeWeights> weights_;
@@ -374,7 +377,7 @@ class CodeCache : public Translated {
   translate::Returns returns_form_ = translate::Returns::kPaired;
   RemoteCall remote_call_;
   std::function<FeedbackWeights(const Module&)> feedback_;
-  FlatMap<uint64_t> blocks_;  // target address of a block -> unit << 32 | block; ~0: cut
+  BlockMap blocks_;  // by target address: unit << 32 | block; ~0: cut
   std::vector<std::pair<uint32_t, uint32_t>> links_;  // unit, index in its links
   // Links that nobody has taken yet, by where they lead: a chain through `next_waiting_`.
   FlatMap<uint32_t> waiting_;           // target address -> link + 1; 0: none

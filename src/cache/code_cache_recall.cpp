@@ -123,8 +123,8 @@ void CodeCache::recall_links(uint32_t index, const Module& module) {
     const uint64_t target = link_target(id).value();
     const bool waits = link_waits_[id] != 0 && !units_[links_[id].first]->replaceable;
     if (!waits || !entered.contains(target)) continue;
-    const uint64_t* found = blocks_.find(target);
-    if (found == nullptr || *found == kGone || !has_room_for_guesses()) continue;
+    const auto found = blocks_.find(target);
+    if (!found || *found == kGone || !has_room_for_guesses()) continue;
     const BlockRef to = unpack(*found);
     if (units_[to.unit]->replaceable) continue;
     join_link(id, to);
@@ -150,8 +150,8 @@ void CodeCache::recall_pairs() {
     if (from->gone || to->gone) continue;
     const auto site = site_at.find(from->to_target(LinkAddr(led.block)).value());
     const TargetAddr target = to->to_target(LinkAddr(led.to));
-    const uint64_t* found = blocks_.find(target.value());
-    if (site == site_at.end() || found == nullptr || *found == kGone) continue;
+    const auto found = blocks_.find(target.value());
+    if (site == site_at.end() || !found || *found == kGone) continue;
     if (!has_room_for_guesses()) continue;
     const BlockRef ref = unpack(*found);
     if (units_[ref.unit]->replaceable) continue;

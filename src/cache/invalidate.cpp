@@ -138,12 +138,13 @@ void CodeCache::invalidate(uint32_t id) {
     const uint64_t address = unit.module->to_target(unit.address_of(b)).value();
     const BlockCode& code = unit.code.blocks[b];
     if (code.landing != BlockCode::kNone) remove_return(address);
-    const uint64_t* found = blocks_.find(address);
-    if (found != nullptr && *found == (static_cast<uint64_t>(id) << 32 | b)) {
+    const auto found = blocks_.find(address);
+    if (found && *found == (static_cast<uint64_t>(id) << 32 | b)) {
       blocks_.set(address, kGone);
     }
     if (call_blocks_.find(address) != nullptr) call_blocks_.set(address, kGone);
   }
+  blocks_.remove(id, p, unit.module->bias);
   unlink(unit);
   // Ways into code that was taken to be unchangeable are not on a list.
   if (!unit.replaceable) {

@@ -36,6 +36,13 @@ size_t KnownProcedure::size_bytes() const {
          bytes_of(plan.edge_counter) + bytes_of(plan.order) + bytes_of(events) + bytes_of(sources);
 }
 
+void KnownProcedure::forget() {
+  insn_sizes.clear();
+  counters = 0;
+  events.clear();
+  sources.clear();
+}
+
 std::optional<uint64_t> KnownProcedures::digest_of(const std::vector<LinkRange>& sources) const {
   uint64_t digest = 0x54616C6C79ull;
   for (const LinkRange& range : sources) {

@@ -39,6 +39,8 @@ struct KnownProcedure {
   std::vector<LinkRange> sources;
   uint64_t digest = 0;  // of the bytes there
   size_t size_bytes() const;
+  // All but the memory, for another procedure, which discovery fills in.
+  void forget();
 };
 
 // What a procedure is found by.

@@ -190,8 +190,8 @@ void CodeCache::join_links(const Unit& unit) {
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
     const uint32_t id = unit.first_link + i;
     const TargetAddr target = unit.module->to_target(unit.code.links[i].target);
-    const uint64_t* found = blocks_.find(target.value());
-    if (found != nullptr && *found != kGone) {
+    const auto found = blocks_.find(target.value());
+    if (found && *found != kGone) {
       const BlockRef to = unpack(*found);
       if (is_entry(to) && !units_[to.unit]->replaceable) {
         join_link(id, to);
@@ -519,8 +519,8 @@ void CodeCache::cut(TargetRange range) {
     for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
       const TargetAddr address = unit->module->to_target(unit->address_of(b));
       if (!range.contains(address)) continue;
-      const uint64_t* found = blocks_.find(address.value());
-      if (found != nullptr && *found >> 32 == unit->id) blocks_.set(address.value(), ~0ull);
+      const auto found = blocks_.find(address.value());
+      if (found && *found >> 32 == unit->id) blocks_.set(address.value(), ~0ull);
       if (call_blocks_.find(address.value()) != nullptr) call_blocks_.set(address.value(), ~0ull);
     }
   }

@@ -141,9 +141,9 @@ std::vector<bool> edges_that_may_fall(const cfg::Procedure& procedure,
 // A counter on an edge that jumps is a jump more, so such an edge counts 1.7 times as much
 // (measured, docs/design.md).
 void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
-                 const std::vector<bool>& may_fall, placement::Graph& graph) {
+                 const std::vector<bool>& may_fall, const CountedAt& counted_at,
+                 placement::Graph& graph) {
   constexpr double kCostOfJump = 1.7;
-  const CountedAt counted_at(graph);
   std::vector<uint32_t> next(procedure.blocks.size(), cfg::kExitBlock);
   for (size_t i = 1; i < plan.order.size(); ++i) next[plan.order[i - 1]] = plan.order[i];
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
@@ -157,10 +157,9 @@ void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
 }
 
 // Where the counters of the chosen edges go.
-void place_probes(const cfg::Procedure& procedure, const placement::Graph& graph,
+void place_probes(const cfg::Procedure& procedure, const CountedAt& counted_at,
                   const placement::Plan& chosen, const std::function<uint32_t()>& allocate,
                   translate::Plan& plan) {
-  const CountedAt counted_at(graph);
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
     if (!chosen.edge_counted[e]) continue;
     const std::optional<placement::NodeId> block = counted_at.block_of(e);
@@ -217,14 +216,15 @@ void count_all_blocks(const cfg::Procedure& procedure, placement::Graph graph,
   count_undetermined_edges(graph, allocate, plan);
 }
 
-void count_chords(const cfg::Procedure& procedure, placement::Graph& graph,
-                  const std::function<uint32_t()>& allocate, translate::Plan& plan) {
+void count_chords(const cfg::Procedure& procedure, const CountedAt& counted_at,
+                  placement::Graph& graph, const std::function<uint32_t()>& allocate,
+                  translate::Plan& plan) {
   for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
     graph.edges[back].role = EdgeRole::kMeasured;
     graph.edges[away].role = EdgeRole::kMeasured;
   });
   const placement::Plan chosen = placement::place_counters(graph, placement::Mode::kEdges);
-  place_probes(procedure, graph, chosen, allocate, plan);
+  place_probes(procedure, counted_at, chosen, allocate, plan);
   for_each_open_call(procedure, [&](uint32_t block, uint32_t back, uint32_t) {
     plan.edge_counter[back] = static_cast<int32_t>(allocate());
     if (plan.block_counter[block] == translate::kNoCounter) {
@@ -262,6 +262,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
     count_all_blocks(procedure, graph, allocate, plan);
     return plan;
   }
+  const CountedAt counted_at(graph);
   if (set_measured_weights(procedure, kind, measured, graph)) {
     const std::vector<bool> may_fall = edges_that_may_fall(procedure, graph);
     if (measured.order) {
@@ -270,9 +271,11 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
       plan.in_body = order.hot;
     }
     // Exact weights are those of the paper, which asks for the fewest increments.
-    if (kind == PlacementKind::kEdges) weigh_jumps(procedure, plan, may_fall, graph);
+    if (kind == PlacementKind::kEdges) {
+      weigh_jumps(procedure, plan, may_fall, counted_at, graph);
+    }
   }
-  count_chords(procedure, graph, allocate, plan);
+  count_chords(procedure, counted_at, graph, allocate, plan);
   return plan;
 }
 

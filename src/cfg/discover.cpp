@@ -91,6 +91,14 @@ std::vector<LinkRange> Discoverer::sources(const Procedure& procedure) const {
 
 Procedure Discoverer::discover(const DiscoverRequest& request) {
   Procedure procedure;
+  discover(request, procedure);
+  return procedure;
+}
+
+void Discoverer::discover(const DiscoverRequest& request, Procedure& procedure) {
+  procedure.blocks.clear();
+  procedure.insns.clear();
+  procedure.edges.clear();
   procedure.entry = request.entry;
   procedure.range = request.range;
   base_ = request.range.begin;
@@ -112,7 +120,6 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
   build_edges(request, procedure);
   procedure.entry_block = procedure.block_at(request.entry);
   compute_flags(request, procedure);
-  return procedure;
 }
 
 // Notes that a block begins at `target` if that lies in the range and is nobody else's.
@@ -370,11 +377,20 @@ void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedur
   procedure.edges.assign(edges_.begin(), edges_.end());
 }
 
+void Discoverer::note_entry_looked_at(LinkAddr at, size_t size_bytes, EntryFlags& flags) {
+  if (flags.ranges != 0 && entry_ranges_.back().end == at) {
+    entry_ranges_.back().end += size_bytes;
+    return;
+  }
+  entry_ranges_.push_back({at, at + size_bytes});
+  ++flags.ranges;
+}
+
 // Which flags a procedure looks at before it sets them, judged by its first instructions only.
-const Discoverer::EntryFlags& Discoverer::flags_at_entry(LinkAddr target) {
-  auto [it, inserted] = entry_flags_.try_emplace(target.value());
-  EntryFlags& flags = it->second;
-  if (!inserted) return flags;
+Discoverer::EntryFlags Discoverer::flags_at_entry(LinkAddr target) {
+  if (const EntryFlags* known = entry_flags_.find(target.value())) return *known;
+  EntryFlags flags;
+  flags.first_range = static_cast<uint32_t>(entry_ranges_.size());
   uint8_t undecided = isa::flag::kAll;
   uint8_t live = 0;
   LinkAddr at = target;
@@ -384,11 +400,7 @@ const Discoverer::EntryFlags& Discoverer::flags_at_entry(LinkAddr target) {
     const isa::Insn insn = isa::decode(bytes, at.value());
     const size_t looked_at =
         insn.size == 0 ? std::min(isa::kInsnBytesMax, bytes.size()) : insn.size;
-    if (!flags.looked_at.empty() && flags.looked_at.back().end == at) {
-      flags.looked_at.back().end += looked_at;
-    } else {
-      flags.looked_at.push_back({at, at + looked_at});
-    }
+    note_entry_looked_at(at, looked_at, flags);
     if (insn.size == 0) break;
     live |= undecided & insn.flags_read;
     undecided &= static_cast<uint8_t>(~(insn.flags_written | insn.flags_read));
@@ -400,6 +412,7 @@ const Discoverer::EntryFlags& Discoverer::flags_at_entry(LinkAddr target) {
     }
   }
   flags.live = live | undecided;
+  if (target.value() != ~0ull) entry_flags_.set(target.value(), flags);
   return flags;
 }
 
@@ -408,15 +421,10 @@ const Discoverer::EntryFlags& Discoverer::flags_at_entry(LinkAddr target) {
 // not taken for it.
 void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& procedure) {
   if (request.unstable) return;  // blocks begin with all flags live
-  struct Transfer {
-    uint8_t read = 0;
-    uint8_t written = 0;
-    uint8_t out_fixed = 0;
-  };
-  std::vector<Transfer> transfer(procedure.blocks.size());
+  transfer_.assign(procedure.blocks.size(), {});
   for (BlockIndex i = 0; i < procedure.blocks.size(); ++i) {
     const Block& block = procedure.blocks[i];
-    Transfer& t = transfer[i];
+    Transfer& t = transfer_[i];
     for (const isa::Insn& insn : procedure.insns_of(block)) {
       t.read |= static_cast<uint8_t>(insn.flags_read & ~t.written);
       t.written |= insn.flags_written;
@@ -425,9 +433,10 @@ void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& proced
     if (block.end == Flow::kCall) {
       t.out_fixed = isa::flag::kAll;
       if (!request.replaceable) {
-        const EntryFlags& callee = flags_at_entry(LinkAddr(last.target));
+        const EntryFlags callee = flags_at_entry(LinkAddr(last.target));
         t.out_fixed = callee.live;
-        looked_at_.insert(looked_at_.end(), callee.looked_at.begin(), callee.looked_at.end());
+        const auto first = entry_ranges_.begin() + callee.first_range;
+        looked_at_.insert(looked_at_.end(), first, first + callee.ranges);
       }
     } else if (block.end != Flow::kNone && block.end != Flow::kConditional &&
                block.end != Flow::kCountedJump && block.end != Flow::kJump) {
@@ -439,13 +448,13 @@ void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& proced
     changed = false;
     for (size_t i = procedure.blocks.size(); i-- > 0;) {
       Block& block = procedure.blocks[i];
-      uint8_t out = transfer[i].out_fixed;
+      uint8_t out = transfer_[i].out_fixed;
       if (block.end != Flow::kCall) {
         for (const Edge& edge : procedure.edges_of(block)) {
           out |= edge.to == kExitBlock ? isa::flag::kAll : procedure.blocks[edge.to].flags_live_in;
         }
       }
-      const auto in = static_cast<uint8_t>(transfer[i].read | (out & ~transfer[i].written));
+      const auto in = static_cast<uint8_t>(transfer_[i].read | (out & ~transfer_[i].written));
       block.flags_live_out = out;
       if (in != block.flags_live_in) {
         block.flags_live_in = in;

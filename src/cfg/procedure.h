@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/flat_map.h"
 #include "isa/insn.h"
 
 namespace tally::cfg {
@@ -132,6 +133,8 @@ class Discoverer {
   Discoverer& operator=(const Discoverer&) = delete;
   // Disassembles one procedure.  An entry that is not code yields a procedure without blocks.
   Procedure discover(const DiscoverRequest& request);
+  // The same into `procedure`, whose memory is used again.
+  void discover(const DiscoverRequest& request, Procedure& procedure);
   // The bytes that the last discovery rests on: where they, and the answers to the request's
   // questions, are the same again, so is the procedure.  Ascending.
   std::vector<LinkRange> sources(const Procedure& procedure) const;
@@ -153,9 +156,10 @@ class Discoverer {
   void compute_flags(const DiscoverRequest& request, Procedure& procedure);
   struct EntryFlags {
     uint8_t live = isa::flag::kAll;
-    std::vector<LinkRange> looked_at;
+    uint32_t first_range = 0, ranges = 0;  // looked at: in `entry_ranges_`
   };
-  const EntryFlags& flags_at_entry(LinkAddr target);
+  EntryFlags flags_at_entry(LinkAddr target);
+  void note_entry_looked_at(LinkAddr at, size_t size_bytes, EntryFlags& flags);
   void note_data(LinkAddr begin, size_t size_bytes);
   const Found* found_at(LinkAddr address) const;
   BlockIndex block_at(LinkAddr address) const;
@@ -177,7 +181,14 @@ class Discoverer {
   std::vector<Edge> edges_;        // of the procedure, until their number is known
   std::vector<LinkAddr> worklist_;
   std::unordered_map<uint32_t, std::vector<LinkAddr>> tables_;  // by offset of the indirect jump
-  std::unordered_map<uint64_t, EntryFlags> entry_flags_;
+  FlatMap<EntryFlags> entry_flags_;                             // by link address
+  std::vector<LinkRange> entry_ranges_;
+  struct Transfer {  // of a block: what it makes of the flags that are live behind it
+    uint8_t read = 0;
+    uint8_t written = 0;
+    uint8_t out_fixed = 0;
+  };
+  std::vector<Transfer> transfer_;
   std::vector<LinkRange> looked_at_;  // besides the instructions
 };
 

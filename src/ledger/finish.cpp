@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -122,8 +123,14 @@ class Builder {
   }
   void want(const Module& module, LinkAddr address) {
     by_address_.set(key(module, address), kNoBlock);
+    is_wanted_[wanted_bit(module, address)] = true;
+  }
+  // Nearly all blocks are none of them: a few bits tell so without a look at the large table.
+  size_t wanted_bit(const Module& module, LinkAddr address) const {
+    return key(module, address) * 0x9E3779B97F4A7C15ull >> wanted_shift_;
   }
   void remember(const Module& module, LinkAddr address, const BlockRef& ref) {
+    if (!is_wanted_[wanted_bit(module, address)]) return;
     uint64_t* found = by_address_.find(key(module, address));
     // Of several generations the first: those after it were never linked to without a pair.
     if (found == nullptr || (module.from_memory && *found != kNoBlock)) return;
@@ -167,6 +174,9 @@ class Builder {
     out_.blocks.resize(total);
     out_.edges.reserve(edges_at_most(total));
     out_.procedures.reserve(cache_.units().size());
+    const auto wanted_bits = static_cast<unsigned>(std::bit_width(total)) + 1;
+    is_wanted_.assign(size_t{1} << wanted_bits, false);
+    wanted_shift_ = 64 - wanted_bits;
     for (const auto& unit : cache_.units()) note_wanted(*unit);
     for (const auto& unit : cache_.units()) {
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
@@ -777,6 +787,8 @@ class Builder {
   profile::Profile& out_;
   static constexpr uint64_t kNoBlock = ~uint64_t{0};
   FlatMap<uint64_t> by_address_;                   // of what direct branches lead to
+  std::vector<bool> is_wanted_;                    // by hash of such an address
+  unsigned wanted_shift_ = 0;                      // of the hash
   std::map<uint32_t, std::vector<Piece>> pieces_;  // by block number: pieces behind the first
   std::vector<bool> is_cut_;                       // by block number: has such pieces
   std::map<uint32_t, uint64_t> moved_in_;          // by block id: from changed code

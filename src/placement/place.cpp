@@ -13,7 +13,7 @@
 // EdgeId goes into the tree and the one with the higher is counted.
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <functional>
 
 #include "placement/placement.h"
 
@@ -23,48 +23,45 @@ namespace {
 // Union-find with path halving and union by size.
 class Components {
  public:
-  explicit Components(uint32_t count) : parent_(count), size_(count, 1) {
-    std::iota(parent_.begin(), parent_.end(), 0u);
-  }
+  explicit Components(uint32_t count) : parent_(count, -1) {}
 
   // False if the two were connected already.
   bool join(NodeId a, NodeId b) {
     a = find(a);
     b = find(b);
     if (a == b) return false;
-    if (size_[a] < size_[b]) std::swap(a, b);
-    parent_[b] = a;
-    size_[a] += size_[b];
+    if (parent_[a] > parent_[b]) std::swap(a, b);  // the larger one's is the smaller number
+    parent_[a] += parent_[b];
+    parent_[b] = static_cast<int32_t>(a);
     return true;
   }
 
  private:
   NodeId find(NodeId node) {
-    while (parent_[node] != node) {
-      parent_[node] = parent_[parent_[node]];
-      node = parent_[node];
+    while (parent_[node] >= 0) {
+      const auto parent = static_cast<NodeId>(parent_[node]);
+      if (parent_[parent] < 0) return parent;
+      parent_[node] = parent_[parent];
+      node = static_cast<NodeId>(parent_[node]);
     }
     return node;
   }
 
-  std::vector<NodeId> parent_;
-  std::vector<uint32_t> size_;
+  std::vector<int32_t> parent_;  // of a root: the number of its nodes, negative
 };
 
-struct Candidate {
-  uint64_t weight;  // bits of a number that is not negative: in the order of the numbers
-  EdgeId edge;
+// A weight and an edge in one number, which sorts twice as fast as two: above, the bits of a number
+// that is not negative, which are in the order of the numbers; below, the edge, the lower the more.
+// What a weight loses of its precision (a millionth is left of it) decides nothing.
+constexpr unsigned kEdgeBits = 32;
 
-  Candidate(double number, EdgeId id) : weight(std::bit_cast<uint64_t>(number + 0.0)), edge(id) {}
-};
-
-// A type and not a function, so that the sort has it inline.
-struct Heavier {
-  bool operator()(const Candidate& a, const Candidate& b) const {
-    if (a.weight != b.weight) return a.weight > b.weight;
-    return a.edge < b.edge;
-  }
-};
+uint64_t candidate_of(double weight, EdgeId edge) {
+  const uint64_t bits = std::bit_cast<uint64_t>(weight + 0.0) >> kEdgeBits;
+  return bits << kEdgeBits | static_cast<EdgeId>(~edge);
+}
+EdgeId edge_of(uint64_t candidate) {
+  return ~static_cast<EdgeId>(candidate);
+}
 
 void check_edge(const Graph& graph, const Edge& edge) {
   CHECK(edge.from < graph.node_count && edge.to < graph.node_count)
@@ -90,21 +87,22 @@ Plan place_on_edges(const Graph& graph) {
   plan.mode = Mode::kEdges;
   plan.edge_counted.assign(graph.edges.size(), false);
   Components tree(graph.node_count);
-  std::vector<Candidate> candidates;
+  std::vector<uint64_t> candidates;
   candidates.reserve(graph.edges.size());
   for (EdgeId id = 0; id < graph.edges.size(); ++id) {
     const Edge& edge = graph.edges[id];
     if (edge.role == EdgeRole::kVirtual) {
       CHECK(tree.join(edge.from, edge.to)) << "two virtual edges: their sum alone is determined";
     } else if (edge.role == EdgeRole::kNormal) {
-      candidates.emplace_back(edge.weight, id);
+      candidates.push_back(candidate_of(edge.weight, id));
     }
   }
-  std::sort(candidates.begin(), candidates.end(), Heavier());
-  for (const Candidate& candidate : candidates) {
-    const Edge& edge = graph.edges[candidate.edge];
+  std::ranges::sort(candidates, std::ranges::greater());
+  for (const uint64_t candidate : candidates) {
+    const EdgeId id = edge_of(candidate);
+    const Edge& edge = graph.edges[id];
     if (tree.join(edge.from, edge.to)) continue;
-    plan.edge_counted[candidate.edge] = true;
+    plan.edge_counted[id] = true;
     plan.cost += edge.weight;
   }
   return plan;
@@ -115,6 +113,7 @@ Plan place_on_edges(const Graph& graph) {
 Plan place_counters(const Graph& graph, Mode mode) {
   CHECK(graph.root < graph.node_count && graph.exit < graph.node_count && graph.root != graph.exit)
       << "root " << graph.root << ", exit " << graph.exit << " of " << graph.node_count;
+  CHECK(graph.node_count <= uint32_t{1} << 31) << graph.node_count << " nodes";
   for (const Edge& edge : graph.edges) check_edge(graph, edge);
   return mode == Mode::kBlocks ? place_on_nodes(graph) : place_on_edges(graph);
 }
