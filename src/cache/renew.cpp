@@ -80,8 +80,8 @@ std::optional<cfg::Procedure> CodeCache::find_again(const Unit& old) const {
   std::erase(others, old.id);
   if (!others.empty()) {
     request.known_elsewhere = [&, others](LinkAddr a) {
-      const uint64_t* found = blocks_.find(old.module->to_target(a).value());
-      const bool known = found != nullptr && *found != kGone && unpack(*found).unit != old.id;
+      const auto found = blocks_.find(old.module->to_target(a).value());
+      const bool known = found && *found != kGone && unpack(*found).unit != old.id;
       return known || inside(a, others).valid();
     };
   }
@@ -110,6 +110,7 @@ bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
   number_probes(*unit, known);
   if (!emit(*unit, *procedure, *unit->area)) return false;
   by_range_.remove(old.module->id, old.procedure.range, old.id);
+  blocks_.remove(old.id, old.procedure, old.module->bias);
   old.dead = true;
   old.renewed_by = unit->id;
   register_unit(*unit, *unit->area);
@@ -220,8 +221,8 @@ void CodeCache::move_links(const std::vector<uint32_t>& made) {
     const Link& link = unit.code.links[index];
     const TargetAddr target = unit.module->to_target(link.target);
     if (unit.dead || !sieve.may_have(target)) continue;
-    const uint64_t* found = blocks_.find(target.value());
-    if (found == nullptr || *found == kGone || !units_[unpack(*found).unit]->renews) continue;
+    const auto found = blocks_.find(target.value());
+    if (!found || *found == kGone || !units_[unpack(*found).unit]->renews) continue;
     if (branch_target(link.field) == link.miss_stub) continue;
     if (unit.replaceable) {
       current_pair_.erase(id);
