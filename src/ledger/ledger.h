@@ -165,7 +165,7 @@ class Ledger : public LedgerBooks {
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
   bool is_plain(uint32_t slot) const;
-  bool may_be_jumping(uint32_t slot, const elf::UnwindRegisters& there) const;
+  bool may_be_jumping(uint32_t slot, Way way, const elf::UnwindRegisters& there) const;
   bool is_described(TargetAddr pc) const;
   // Everything that is booked goes through these, in the name of the thread of `booker_`.
   void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);
@@ -215,6 +215,7 @@ class Ledger : public LedgerBooks {
   struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
     uint32_t unit = 0;
     uint64_t stack_pointer = 0;          // where it goes
+    bool by_return = false;
     std::optional<elf::BackTrace> open;  // to another stack: whose calls are open there
   };
   struct Landing {  // where a jump goes to

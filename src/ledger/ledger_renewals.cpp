@@ -12,9 +12,10 @@ bool Ledger::is_plain(uint32_t slot) const {
 
 // The frames that a longjmp leaves are closed in front of its last instruction; where that leads is
 // told by the stack pointer.
-bool Ledger::may_be_jumping(uint32_t slot, const elf::UnwindRegisters& there) const {
+bool Ledger::may_be_jumping(uint32_t slot, Way way, const elf::UnwindRegisters& there) const {
   const auto jump = jumps_.find(slot);
-  return jump != jumps_.end() && jump->second.stack_pointer == there.value[elf::kDwarfRsp];
+  return jump != jumps_.end() && jump->second.by_return == (way == Way::kReturn) &&
+         jump->second.stack_pointer == there.value[elf::kDwarfRsp];
 }
 
 bool Ledger::is_described(TargetAddr pc) const {
@@ -26,7 +27,7 @@ bool Ledger::is_described(TargetAddr pc) const {
 // none.
 std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
                                                         const elf::UnwindRegisters& there) const {
-  if (!is_plain(slot) || may_be_jumping(slot, there)) return std::nullopt;
+  if (!is_plain(slot) || may_be_jumping(slot, way, there)) return std::nullopt;
   elf::UnwindRegisters registers = there;
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.

@@ -122,7 +122,7 @@ void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
   for (size_t i = 1; i < end; ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, kJumped);
   }
-  jumps_[slot] = {unit, landing.stack_pointer(), std::nullopt};
+  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return, std::nullopt};
 }
 
 // Whether control stays within the innermost frame of `trace`: code without call frame information
@@ -202,7 +202,7 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   begin_stack(slot, first, landing);
   const bool at_entry = described && range->begin == module->to_link(landing.pc());
   if (!attached || at_entry) stack_begins_[slot] = landing.stack_pointer();
-  jumps_[slot] = {unit, landing.stack_pointer(), elf::BackTrace()};
+  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return, elf::BackTrace()};
 }
 
 // Everybody but the procedure that switches waits.
@@ -264,7 +264,7 @@ void Ledger::go_on(uint32_t slot, uint32_t unit, LeftStacks::Found found, const 
     if (left_by != slot) move_frames(trace, open, left_by, slot);
   }
   if (landing.by_return && !returned) land_behind_call(landing.pc());
-  jumps_[slot] = {unit, landing.stack_pointer(), std::move(waiting)};
+  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return, std::move(waiting)};
 }
 
 // Nobody has been on this stack.  Callers that are found there all the same were called before

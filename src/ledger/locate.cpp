@@ -140,15 +140,13 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     case CodeRecord::Kind::kPair: {
       const SiteState& site = cache_.sites()[record->index];
       const Pair& pair = site.pairs[record->pair];
-      if (address >= pair.stub.counted && address < pair.stub.mismatch_slot) {
-        return at_start_of(pair.to);
-      }
+      if (pair.stub.is_counted_at(address)) return at_start_of(pair.to);
       const BlockRef from{site.unit, site.site.block};
       return site.site.call ? behind_call() : at_end_of(from);
     }
     case CodeRecord::Kind::kArrival: {
       const ArrivalStub& arrival = cache_.arrivals()[record->index];
-      if (address >= arrival.stub.counted) return at_start_of(arrival.to);
+      if (arrival.stub.is_counted_at(address)) return at_start_of(arrival.to);
       return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
     }
     case CodeRecord::Kind::kLinkPair: {

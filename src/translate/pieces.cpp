@@ -65,9 +65,9 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   count_and_go(as, stub, counter, flags_live, target, at);
-  const uint64_t mismatch = as.here().value();
+  stub.mismatch = as.here();
   stub.mismatch_slot = as.jmp_slot(miss.value());
-  point_mismatch(as, verify, mismatch);
+  point_mismatch(as, verify, stub.mismatch.value());
   stub.end = as.here();
   return stub;
 }
@@ -90,6 +90,7 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
   emit_again(as, jump, flags_live != 0 ? FlagsMatter::kYes : FlagsMatter::kNo);
   count_and_go(as, stub, counter, flags_live, target, at);
   as.patch_rel32(mismatch_field, as.here().value());
+  stub.mismatch = as.here();
   stub.mismatch_slot = as.jmp_slot(miss.value());
   stub.end = as.here();
   return stub;

@@ -283,8 +283,11 @@ struct Stub {
   CacheAddr accept;         // behind the comparison; rcx, or what was compared, is reloaded here
   CacheAddr uncounted;      // straight to the counter: for links, rcx is intact
   CacheAddr counted;        // from here on the counter has been incremented
-  CacheAddr mismatch_slot;  // pointer to the next stub of the chain
+  CacheAddr mismatch;       // from here on: what goes on to the next stub of the chain
+  CacheAddr mismatch_slot;  // pointer to it
   CacheAddr end;
+  // The counter has been incremented for a thread that is about to execute what is there.
+  bool is_counted_at(CacheAddr address) const { return address >= counted && address < mismatch; }
 };
 // `where` (0: none): what the thread writes to tcb::kWhere, in front of the counter or behind it.
 struct Whereabouts {
