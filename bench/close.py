@@ -26,7 +26,7 @@ WAYS = ("none", "edges", run.AGAIN, "feedback", "blocks")
 # The monitor's phases (cache/phases.h) by what a user would call them.
 PARTS = {
     "starting": ("us_begin", "us_region", "us_modules"),
-    "misses": ("us_discover", "us_place", "us_emit", "us_link", "us_serve"),
+    "misses": ("us_discover", "us_place", "us_emit", "us_link", "us_renew", "us_serve"),
     "calls, stops": ("us_system_calls", "us_stops"),
     "solving": ("us_solve",),
 }

@@ -24,8 +24,8 @@ enum class Optimization : uint8_t {
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
 };
 inline constexpr std::array<std::string_view, 13> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",  "shared",
-    "joins", "hashes", "flags",  "low32",   "paired", "unspilled"};
+    "ahead", "tables", "recall", "weights", "renewal", "order",    "shared",
+    "joins", "hashes", "flags",  "low32",   "paired",  "unspilled"};
 
 // Those that are on.
 class Optimizations {

@@ -33,7 +33,7 @@ enum class Phase : uint8_t {
 };
 inline constexpr std::array kPhaseFacts = {"us_begin", "us_region", "us_modules", "us_discover",
                                            "us_place", "us_emit",   "us_link",    "us_system_calls",
-                                           "us_renew", "us_serve", "us_stops",  "us_solve"};
+                                           "us_renew", "us_serve",  "us_stops",   "us_solve"};
 
 class PhaseTimer;
 

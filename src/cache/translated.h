@@ -42,15 +42,15 @@ struct Unit {
   profile::Provenance provenance = profile::Provenance::kFlow;
   uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
   // See generated.h.
-  bool replaceable = false;     // the program may replace this code
-  bool open_calls = false;      // its calls have a second way out (cfg::DiscoverRequest)
-  bool checked = false;         // ... at any time: it compares its own bytes
-  bool dead = false;            // the code is not there any more, or another unit stands for it
+  bool replaceable = false;  // the program may replace this code
+  bool open_calls = false;   // its calls have a second way out (cfg::DiscoverRequest)
+  bool checked = false;      // ... at any time: it compares its own bytes
+  bool dead = false;         // the code is not there any more, or another unit stands for it
   // Of one procedure, translated again while the program runs (engine/renewal.h).
   std::optional<uint32_t> renews;      // the unit before this one
   std::optional<uint32_t> renewed_by;  // the unit after it
-  std::vector<uint8_t> source;  // replaceable: the bytes it was made from, from ...
-  uint32_t source_offset = 0;   // ... this distance from the procedure's base on
+  std::vector<uint8_t> source;         // replaceable: the bytes it was made from, from ...
+  uint32_t source_offset = 0;          // ... this distance from the procedure's base on
 
   CacheAddr label(uint32_t block) const { return code.address(code.blocks[block].label); }
   // Where control enters that is to begin with instruction `ref.insn`.

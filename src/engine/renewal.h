@@ -1,8 +1,8 @@
 // Procedures that turn out to be hot are translated again with measured weights, in mid-run.
 //
 // Problem.  On a program's first run nobody knows which side of a branch is the rule: counters are
-// placed by rules of thumb, and blocks lie by address.  Later runs know better (edge_weights.h), but
-// a machine that tests each change of a program sees first runs only.
+// placed by rules of thumb, and blocks lie by address.  Later runs know better (edge_weights.h),
+// but a machine that tests each change of a program sees first runs only.
 //
 // Idea.  Counters say what has run so far.  Some milliseconds after the start, and again at growing
 // intervals, the monitor looks which units have counted much.  If there are any, it makes the
@@ -23,10 +23,10 @@
 // conserved, and the new unit counts as the old one did, only elsewhere.
 //
 // Not handled: processes with more than one thread (all of them would have to stand still at known
-// places), code that the program may replace, procedures that the ledger takes probes in, runs whose
-// counters are kept in a file, programs that Tally attached to, forked processes that may come back
-// to frames of their parent's.  There, and in a loop of direct branches alone, things stay as they
-// were placed.
+// places), code that the program may replace, procedures that the ledger takes probes in, runs
+// whose counters are kept in a file, programs that Tally attached to, forked processes that may
+// come back to frames of their parent's.  There, and in a loop of direct branches alone, things
+// stay as they were placed.
 #pragma once
 
 #include <chrono>

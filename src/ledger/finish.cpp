@@ -213,8 +213,8 @@ class Builder {
   // Writes the edges of pairs down whose links are wanted, and returns what is left of `count`.
   // Seldom any: only branches into and out of code that is replaced have such pairs.
   template <class IsWanted>
-  uint64_t add_link_pairs(const Members& members, const IsWanted& is_wanted,
-                          profile::EdgeKind kind, uint64_t count) {
+  uint64_t add_link_pairs(const Members& members, const IsWanted& is_wanted, profile::EdgeKind kind,
+                          uint64_t count) {
     if (pairs_of_link_.empty()) return count;
     for (const Unit* unit : members) {
       for (const translate::Link& link : unit->code.links) {
@@ -224,8 +224,8 @@ class Builder {
     return count;
   }
 
-  uint64_t add_pairs_of_link(const Unit& unit, const translate::Link& link,
-                             profile::EdgeKind kind, uint64_t count) {
+  uint64_t add_pairs_of_link(const Unit& unit, const translate::Link& link, profile::EdgeKind kind,
+                             uint64_t count) {
     const auto id = unit.first_link + static_cast<uint32_t>(&link - unit.code.links.data());
     auto it = pairs_of_link_.find(id);
     if (it == pairs_of_link_.end()) return count;
@@ -368,8 +368,10 @@ class Builder {
     for (const Unit* unit : members) {
       for (const SiteState* site : flows_.sites_of(*unit)) {
         for (const Pair& pair : site->pairs) {
-          const bool leaves = !site->site.call && pair.to.unit != unit->id && flows_.is_entry(pair.to);
-          if (leaves && procedure_[pair.to.unit] == procedure_[unit->id]) sum += counter(pair.counter);
+          const bool leaves =
+              !site->site.call && pair.to.unit != unit->id && flows_.is_entry(pair.to);
+          if (leaves && procedure_[pair.to.unit] == procedure_[unit->id])
+            sum += counter(pair.counter);
         }
       }
     }
@@ -522,7 +524,8 @@ class Builder {
                                        : taken                    ? profile::EdgeKind::kTaken
                                                                   : profile::EdgeKind::kFallthrough;
         uint64_t rest = count.value;
-        rest = add_link_pairs(members, [&](auto& link) { return link.edge == e; }, kind, rest);
+        rest = add_link_pairs(
+            members, [&](auto& link) { return link.edge == e; }, kind, rest);
         if (rest == 0 && unit.replaceable) return;
         const BlockRef to = find(*unit.module, edge.target);
         if (!to.valid()) {
@@ -547,12 +550,10 @@ class Builder {
         emit_edge(from, number(unit, edge.to), profile::EdgeKind::kJump, count.value, source);
         return;
       case cfg::EdgeKind::kCallReturn:
-        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kCallReturn, count.value,
-                  source);
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kCallReturn, count.value, source);
         return;
       case cfg::EdgeKind::kSystemCall:
-        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kSystemCall, count.value,
-                  source);
+        emit_edge(from, number(unit, edge.to), profile::EdgeKind::kSystemCall, count.value, source);
         return;
     }
   }
@@ -574,8 +575,8 @@ class Builder {
       const auto is_it = [&](const translate::Link& other) {
         return other.edge == translate::Link::kCallLink && other.block == link.block;
       };
-      uint64_t count = add_link_pairs(members, is_it, profile::EdgeKind::kCall,
-                                      last_executed(unit, link.block));
+      uint64_t count =
+          add_link_pairs(members, is_it, profile::EdgeKind::kCall, last_executed(unit, link.block));
       if (unit.replaceable) continue;  // all its calls are counted in pairs
       const BlockRef to = find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed

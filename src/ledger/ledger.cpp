@@ -261,9 +261,12 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 // others, and call frame information may ask for any.
 user_regs_struct Ledger::waiting_registers(const user_regs_struct& regs, uint32_t slot) const {
   using translate::MailboxState;
-  const auto state = static_cast<MailboxState>(static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kState)));
+  const auto state =
+      static_cast<MailboxState>(static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kState)));
   if (state != MailboxState::kPosted && state != MailboxState::kAsleep) return regs;
-  const auto saved = [&](uint32_t number) { return tcb_u64(slot, translate::tcb::kRegisters + 8 * number); };
+  const auto saved = [&](uint32_t number) {
+    return tcb_u64(slot, translate::tcb::kRegisters + 8 * number);
+  };
   user_regs_struct r = regs;
   r.rax = saved(0), r.rcx = saved(1), r.rdx = saved(2), r.rbx = saved(3);
   r.rsp = saved(4), r.rbp = saved(5), r.rsi = saved(6), r.rdi = saved(7);

@@ -214,7 +214,7 @@ class Ledger : public LedgerBooks {
   // Stacks that are left and gone back to (ledger_stacks.cpp).
   struct Jump {  // out of the stack; its frames are closed, its last instruction is to come
     uint32_t unit = 0;
-    uint64_t stack_pointer = 0;          // where it goes
+    uint64_t stack_pointer = 0;  // where it goes
     bool by_return = false;
     std::optional<elf::BackTrace> open;  // to another stack: whose calls are open there
   };

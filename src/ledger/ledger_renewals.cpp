@@ -6,8 +6,9 @@ namespace tally::engine {
 // Who is inside a handler, or waits on another stack, or has frames from before a fork, is known by
 // the unit that it was in then.
 bool Ledger::is_plain(uint32_t slot) const {
-  return kept_ == nullptr && !stacks_switched_ && left_.empty() && inherited_.empty() && births_.empty() &&
-         attach_traces_.empty() && stack_begins_.empty() && interruptions_.of(slot).empty();
+  return kept_ == nullptr && !stacks_switched_ && left_.empty() && inherited_.empty() &&
+         births_.empty() && attach_traces_.empty() && stack_begins_.empty() &&
+         interruptions_.of(slot).empty();
 }
 
 // The frames that a longjmp leaves are closed in front of its last instruction; where that leads is

@@ -107,8 +107,7 @@ UnitEquations UnitFlows::equations_of(const Unit& unit) const {
   const auto& terms = ledger_.terms();
   auto term = terms.lower_bound({unit.id, 0, profile::AbnormalKind{}, 0});
   for (; term != terms.end() && std::get<0>(term->first) == unit.id; ++term) {
-    result.abnormal.push_back(
-        {std::get<1>(term->first), term->second.entered, term->second.left});
+    result.abnormal.push_back({std::get<1>(term->first), term->second.entered, term->second.left});
   }
   const auto& handed = ledger_.handed_over();
   auto call = handed.lower_bound({unit.id, 0});

@@ -60,8 +60,7 @@ class UnitFlows {
   };
   uint64_t counter(uint32_t index) const;
   void flow_into(BlockRef to, uint64_t count, bool measured_elsewhere);
-  placement::Graph graph_of(const Unit& unit,
-                            std::vector<std::optional<uint64_t>>& known) const;
+  placement::Graph graph_of(const Unit& unit, std::vector<std::optional<uint64_t>>& known) const;
   uint64_t times_counted(const Unit& unit, uint32_t block) const;
 
   const Translated& translated_;
