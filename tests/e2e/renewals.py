@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Hot procedures are translated again in mid-run, and nothing is lost: what a program counts
-itself, in memory that outlives it, is what the profile says of the instructions that did.  There are open
-calls, recursion that is left by longjmp, an interpreter that never returns, callbacks from the C
-library, a timer's handler, and at the end a thread.  It runs to its end, and it is killed from
-outside, again and again, while procedures move."""
+itself, in memory that outlives it, is what the profile says of the instructions that did.  There
+are open calls, recursion that is left by longjmp, an interpreter that never returns, callbacks from
+the C library, a timer's handler, and at the end a thread.  It runs to its end, and it is killed
+from outside, again and again, while procedures move."""
 import csv
 import io
 import os
@@ -138,7 +138,8 @@ def profiled(what, file, shared, program, mode, *options):
     for attempt in reversed(range(5)):
         with open(shared, "wb") as f:
             f.write(bytes(4096))
-        command = ["profile", "-o", file, "--no-opt=recall", *options, "--", program, shared, mode]
+        command = ["profile", "-o", file, "--no-opt=recall", *options]
+        command += ["--", program, shared, mode]
         named = mode == "kill" and attempt > 0
         done = accepted(command, what, timeout=120, quiet=not named)
         if b"back-trace" not in done.stderr and not (named and b"and " in done.stderr):
