@@ -24,9 +24,8 @@
 //
 // Not handled: processes with more than one thread (all of them would have to stand still at known
 // places), code that the program may replace, procedures that the ledger takes probes in, runs
-// whose counters are kept in a file, programs that Tally attached to, forked processes that may
-// come back to frames of their parent's.  There, and in a loop of direct branches alone, things
-// stay as they were placed.
+// whose counters are kept in a file, programs that Tally attached to, forked processes.  There, and
+// in a loop of direct branches alone, things stay as they were placed.
 #pragma once
 
 #include <chrono>

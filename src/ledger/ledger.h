@@ -158,6 +158,7 @@ class Ledger : public LedgerBooks {
   Position at_end_along(BlockRef ref, uint32_t edge);
   Position at_check(uint32_t check);
   Position behind_call();
+  bool is_behind_push(const Unit& unit, uint32_t offset, uint32_t field);
   Position behind_inline_counter(const Unit& unit, uint32_t block);
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;

@@ -322,6 +322,20 @@ Position Ledger::behind_inline_counter(const Unit& unit, uint32_t block) {
   return to == cfg::kExitBlock ? at_end_along({unit.id, block}, edge) : at_start_of({unit.id, to});
 }
 
+// At the jump whose field this is, or in front of it at what aligns the field: there a call's
+// return address is on the stack already.
+bool Ledger::is_behind_push(const Unit& unit, uint32_t offset, uint32_t field) {
+  constexpr uint32_t kPaddingMax = 4;
+  constexpr uint8_t kNops[] = {0x90, 0x66, 0x0f, 0x1f, 0x00};
+  const uint32_t jump = field - 1;
+  if (offset >= jump) return true;
+  if (jump - offset > kPaddingMax) return false;
+  const uint8_t* code = region_.code(unit.code.address(offset));
+  return std::all_of(code, code + (jump - offset), [&](uint8_t byte) {
+    return std::ranges::find(kNops, byte) != std::end(kNops);
+  });
+}
+
 Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
                                  const user_regs_struct& regs, uint32_t slot) {
   const BlockCode& code = unit.code.blocks[block];
@@ -387,7 +401,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       for (const Link& link : unit.code.links) {
-        if (link.block == block && offset + 1 >= unit.code.offset_of(link.field)) {
+        if (link.block == block && is_behind_push(unit, offset, unit.code.offset_of(link.field))) {
           return behind_call();
         }
       }
@@ -399,7 +413,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       for (const Site& site : unit.code.sites) {
-        if (site.block == block && offset + 1 >= unit.code.offset_of(site.field)) {
+        if (site.block == block && is_behind_push(unit, offset, unit.code.offset_of(site.field))) {
           const TargetAddr target(tcb_u64(slot, tcb::kTarget));
           return site.call ? behind_call() : at_end_of(ref);
         }
