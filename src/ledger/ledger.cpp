@@ -257,13 +257,20 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
   close_thread_at(position, waiting_registers(regs, slot), slot, kind, detail);
 }
 
-// A thread that waits for an answer has put the program's registers down: what it waits with are
-// others, and call frame information may ask for any.
+// A thread that waits for an answer, or has got it a moment ago, has put the program's registers
+// down: what it waits with are others, and call frame information may ask for any.
 user_regs_struct Ledger::waiting_registers(const user_regs_struct& regs, uint32_t slot) const {
   using translate::MailboxState;
   const auto state =
       static_cast<MailboxState>(static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kState)));
-  if (state != MailboxState::kPosted && state != MailboxState::kAsleep) return regs;
+  const translate::GatewayCode& gateway = region_.areas().front().gateway;
+  const CacheAddr at(regs.rip);
+  const auto request = static_cast<translate::Request>(
+      static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kRequest)));
+  const bool answered = at >= gateway.saved && at < gateway.entries.link &&
+                        request != translate::Request::kSyscall &&
+                        request != translate::Request::kSyscallDone;
+  if (state != MailboxState::kPosted && state != MailboxState::kAsleep && !answered) return regs;
   const auto saved = [&](uint32_t number) {
     return tcb_u64(slot, translate::tcb::kRegisters + 8 * number);
   };

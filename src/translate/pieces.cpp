@@ -291,7 +291,8 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
     as.jmp_slot(first->begin.value());
   } else {
     emit_save_all(as);
-    const uint64_t post = as.here().value();
+    code.saved = as.here();
+    const uint64_t post = code.saved.value();
     emit_post_and_wait(as, code, tables_base);
     emit_action(as, code, common, post);
   }
