@@ -295,6 +295,8 @@ class CodeCache : public Translated {
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   std::optional<cfg::Procedure> find_again(const Unit& old) const;
+  bool is_current(const Unit& unit) const;
+  bool has_room_for_pieces() const;
   bool make_again(Unit& old, std::span<const uint8_t> steps);
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.
@@ -404,8 +406,10 @@ class CodeCache : public Translated {
   };
   std::unordered_map<uint32_t, std::vector<Incoming>> incoming_;  // by unit
   struct HeldJump {
+    uint32_t site = 0;
     CacheAddr field, miss_stub;
-    CacheAddr led_to;  // 0: the jump was erased
+    bool erased = false;
+    CacheAddr led_to;
   };
   std::vector<HeldJump> held_jumps_;
   uint32_t next_table_ = translate::tables::kHashTables;

@@ -137,7 +137,8 @@ void CodeCache::recall_pairs() {
   std::unordered_map<uint64_t, uint32_t> site_at;
   for (uint32_t id = 0; id < sites_.size(); ++id) {
     const BlockRef block{sites_[id].unit, sites_[id].site.block};
-    if (!units_[block.unit]->replaceable) site_at.emplace(address_of(block).value(), id);
+    const Unit& unit = *units_[block.unit];
+    if (!unit.replaceable && !unit.dead) site_at.emplace(address_of(block).value(), id);
   }
   std::vector<Recollection::Led> waiting;
   for (const Recollection::Led& led : waiting_led_) {

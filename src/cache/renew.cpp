@@ -3,9 +3,9 @@
 // The new unit has the same blocks and edges as the old one; its counters lie elsewhere, and its
 // blocks in another order.  Everything that leads to the old unit is then led to the new one.  The
 // old one stays where it is: its counters count, and nobody runs in it any more.
+#include <string.h>
+
 #include <algorithm>
-#include <array>
-#include <unordered_map>
 
 #include "base/mix.h"
 #include "cache/code_cache.h"
@@ -87,14 +87,27 @@ std::optional<cfg::Procedure> CodeCache::find_again(const Unit& old) const {
   }
   request.never_returns = [&](LinkAddr target) { return old.module->never_returns(target); };
   cfg::Procedure fresh = old.module->discoverer->discover(request);
-  if (!is_same(fresh, p)) return std::nullopt;
+  const auto same_size = [](const isa::Insn& insn, uint8_t size) { return insn.size == size; };
+  if (!is_same(fresh, p) || !std::ranges::equal(fresh.insns, old.insn_sizes, same_size)) {
+    return std::nullopt;
+  }
   return fresh;
+}
+
+// Control that comes to one of its addresses comes to it: nothing of it is gone, or another's.
+bool CodeCache::is_current(const Unit& unit) const {
+  for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) {
+    const auto found = blocks_.find(unit.module->to_target(unit.address_of(b)).value());
+    if (!found || *found != pack({unit.id, b})) return false;
+  }
+  return modules_.at(unit.module->to_target(unit.procedure.entry)) == unit.module;
 }
 
 // Translates one procedure again; no way leads there yet.  False where that cannot be done: it
 // stays as it is.
 bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
-  if (!has_room_for_guesses() || old.module->area == nullptr || old.module->area->is_for_pieces()) {
+  const Area* area = old.module->area;
+  if (!has_room_for_guesses() || area == nullptr || area->is_for_pieces() || !is_current(old)) {
     return false;
   }
   const std::optional<cfg::Procedure> procedure = find_again(old);
@@ -125,9 +138,18 @@ BlockRef CodeCache::newest(BlockRef ref) const {
   return ref;
 }
 
+// Each renewed unit takes its pairs and arrivals with it, and each way in from elsewhere.
+bool CodeCache::has_room_for_pieces() const {
+  constexpr uint64_t kSpareBytes = 16 << 20;
+  return std::ranges::all_of(region_.areas(), [](const Area& area) {
+    return area.used_bytes + kSpareBytes <= kAreaPieces;
+  });
+}
+
 std::vector<uint32_t> CodeCache::renew(std::span<const Renewal> wanted,
                                        std::span<const uint64_t> counters) {
   std::vector<uint32_t> made;
+  if (!has_room_for_pieces()) return made;
   for (const Renewal& one : wanted) {
     if (make_again(*units_[one.unit], one.steps)) made.push_back(one.unit);
   }
@@ -183,24 +205,29 @@ void CodeCache::hold_jump(uint32_t site) {
   const SiteState& state = sites_[site];
   if (state.site.call || state.pairs.empty()) return;
   const CacheAddr field = state.site.field;
-  if (is_erased(field)) {
-    held_jumps_.push_back({field, state.site.miss_stub, CacheAddr()});
+  const bool erased = is_erased(field);
+  held_jumps_.push_back({site, field, state.site.miss_stub, erased, CacheAddr()});
+  if (erased) {
     put_jmp(field, state.site.miss_stub);
-  } else {
-    held_jumps_.push_back({field, state.site.miss_stub, branch_target(field)});
-    set_branch(field, state.site.miss_stub);
+    return;
   }
+  held_jumps_.back().led_to = branch_target(field);
+  set_branch(field, state.site.miss_stub);
 }
 
-// What has been led elsewhere in the meantime stays as it is.
+// What has been led elsewhere in the meantime stays as it is, and so does what has lost all its
+// targets: that leads to be asked, too.
 void CodeCache::release() {
   landings_.release();
   for (const HeldJump& held : held_jumps_) {
     if (is_erased(held.field) || branch_target(held.field) != held.miss_stub) continue;
-    if (held.led_to == CacheAddr()) {
+    const SiteState& state = sites_[held.site];
+    if (held.erased) {
       erase_jmp(held.field);
-    } else {
+    } else if (state.buckets != nullptr) {
       set_branch(held.field, held.led_to);
+    } else if (!state.chain.empty()) {
+      set_branch(held.field, state.chain.front().entry);
     }
   }
   held_jumps_.clear();

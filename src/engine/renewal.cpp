@@ -95,6 +95,7 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& u
     for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
       counts.push_back(solution->edges[e].value);
     }
+    if (counts.empty()) continue;
     const auto [lightest, heaviest] = std::ranges::minmax(counts);
     if (lightest == heaviest) continue;  // nothing to choose by
     CodeCache::Renewal one{id, {}};

@@ -283,7 +283,8 @@ class Builder {
       placement::Solution solution = solve(*unit);
       for (const placement::Imbalance& i : solution.imbalances) add_imbalance(*unit, i);
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
-        solution.nodes[b].value -= flows_.handed_to({unit->id, b});
+        uint64_t& value = solution.nodes[b].value;
+        value -= std::min(value, flows_.handed_to({unit->id, b}));
       }
       if (unit == members.front()) {
         sum = std::move(solution);
