@@ -374,7 +374,8 @@ bool condition_holds(uint8_t condition, uint64_t flags) {
 }
 
 bool execute(const Operation& operation, uint64_t bias, Registers& registers, Memory& memory) {
-  // With alignment checks on, what is not aligned faults, and the processor knows best what that is.
+  // With alignment checks on, what is not aligned faults, and the processor knows best what that
+  // is.
   constexpr uint64_t kAlignmentChecks = 0x40000;
   if ((registers.flags & kAlignmentChecks) != 0) return false;
   if (operation.op == Op::kUnknown) return false;
