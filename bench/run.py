@@ -144,8 +144,9 @@ def profile_facts(tally, path):
 
 
 class Bench:
-    def __init__(self, options):
+    def __init__(self, options, switched_off=()):
         self.options = options
+        self.switched_off = [f"--no-opt={name}" for name in switched_off]
         self.complaints = []
         self.rounds = 0  # complete ones
         self.cells = {}  # (program, way) -> [Run]
@@ -167,7 +168,7 @@ class Bench:
         placement = "edges" if way == AGAIN else way
         if way == "feedback":
             placement += f"={self.profile_path(program, 'edges')}"
-        return [self.options.tally, "profile", f"--placement={placement}", "-o",
+        return [self.options.tally, "profile", f"--placement={placement}", *self.switched_off, "-o",
                 str(self.profile_path(program, way)), "--", *program.argv]
 
     def measure(self, program, way, round_number):

@@ -18,8 +18,10 @@ constexpr uint64_t kUnknownCodeBytes = 64 << 10;
 // Bodies, pieces, and what runs seldom.
 constexpr size_t kAreaParts = 3;
 
+}  // namespace
+
 // What a unit keeps of a procedure: all but its instructions.
-cfg::Procedure outline(const cfg::Procedure& p) {
+cfg::Procedure CodeCache::outline(const cfg::Procedure& p) {
   cfg::Procedure result;
   result.entry = p.entry;
   result.range = p.range;
@@ -28,8 +30,6 @@ cfg::Procedure outline(const cfg::Procedure& p) {
   result.entry_block = p.entry_block;
   return result;
 }
-
-}  // namespace
 
 void CodeCache::initialize_tables() {
   uint8_t* tables = region_.tables();

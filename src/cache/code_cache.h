@@ -173,13 +173,14 @@ class CodeCache : public Translated {
   };
   bool is_renewable(uint32_t id) const;
   // Does so, and leads all ways there; `counters` say which are the likeliest.  No thread may be in
-  // the old units, but for open calls: these come back to the new ones.  Returns those of the old
-  // units that have another now; the others stay as they are.
-  std::vector<uint32_t> renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters);
+  // the old units, but for open calls: these come back to the new ones.  What cannot be translated
+  // again stays as it is; the others know who renews them.
+  void renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters);
   // All returns ask the monitor, and the indirect jumps of these units, until that is over.
   void hold(std::span<const uint32_t> units);
   void release();
-  bool is_jump(uint32_t site) const { return !sites_[site].site.call; }
+  // Whether that is an indirect jump; the number may be anything.
+  bool is_jump(uint32_t site) const { return site < sites_.size() && !sites_[site].site.call; }
 
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
@@ -275,9 +276,6 @@ class CodeCache : public Translated {
   uint8_t flags_at(BlockRef ref) const {
     return units_[ref.unit]->flags_live_at(ref) | flags_assumed_live();
   }
-  bool is_entry(BlockRef ref) const {
-    return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
-  }
   // The instruction in the middle of a translated block, if the address is one; only units in
   // `candidates` are looked at.
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
@@ -293,6 +291,7 @@ class CodeCache : public Translated {
   bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
+  static cfg::Procedure outline(const cfg::Procedure& procedure);
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   std::optional<cfg::Procedure> find_again(const Unit& old) const;
   bool is_current(const Unit& unit) const;
@@ -308,7 +307,6 @@ class CodeCache : public Translated {
   void repeat_pairs(const Unit& old, std::span<const uint64_t> counters);
   CacheAddr branch_target(CacheAddr field);
   bool is_erased(CacheAddr field);
-  static uint32_t site_index(const Unit& unit, uint32_t block);
   void hold_jump(uint32_t site);
   void unlink(const Unit& unit);
   void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,

@@ -256,16 +256,19 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
     result.entered.push_back({number_of(*to.module), to.address_of(arrival.to.block).value()});
   }
   const TimesLed before = times_led_before_renewals(counters);
+  const auto times_before = [&](const SiteState& state, const Pair& pair) -> uint64_t {
+    if (before.empty()) return 0;
+    const auto earlier =
+        before.find({address_of({state.unit, state.site.block}).value(), pair.target.value()});
+    return earlier == before.end() ? 0 : earlier->second;
+  };
   std::vector<std::pair<uint64_t, Recollection::Led>> led;
   for (const SiteState& state : sites_) {
     const Unit& unit = *units_[state.unit];
     if (!is_lasting(unit)) continue;
     for (const Pair& pair : state.pairs) {
       const Unit& to = *units_[pair.to.unit];
-      const uint64_t from = address_of({state.unit, state.site.block}).value();
-      const auto earlier = before.find({from, pair.target.value()});
-      const uint64_t times =
-          counters[pair.counter] + (earlier == before.end() ? 0 : earlier->second);
+      const uint64_t times = counters[pair.counter] + times_before(state, pair);
       if (pair.cut || !is_lasting(to) || (times == 0 && !(keeps_vain && pair.recalled))) continue;
       led.push_back(
           {times,

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "base/mix.h"
+#include "base/sieve.h"
 #include "cache/code_cache.h"
 
 namespace tally::engine {
@@ -30,18 +30,6 @@ bool is_same(const cfg::Procedure& a, const cfg::Procedure& b) {
          std::ranges::equal(a.edges, b.edges, same_edge);
 }
 
-// Says of most addresses that are not in a set of some thousand that they are not.
-class Sieve {
- public:
-  void add(TargetAddr address) { bits_[place(address)] = true; }
-  bool may_have(TargetAddr address) const { return bits_[place(address)]; }
-
- private:
-  static constexpr unsigned kBits = 16;
-  static uint64_t place(TargetAddr address) { return mix(1, address.value()) >> (64 - kBits); }
-  std::vector<bool> bits_ = std::vector<bool>(size_t{1} << kBits);
-};
-
 }  // namespace
 
 // What the program may replace, and what the ledger looks into while it runs, stays as it is.
@@ -57,8 +45,7 @@ std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& pr
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = old.module;
   unit->area = old.module->area;
-  unit->procedure = procedure;
-  unit->procedure.insns.clear();
+  unit->procedure = outline(procedure);
   unit->insn_sizes = old.insn_sizes;
   unit->provenance = old.provenance;
   unit->asked = old.asked;
@@ -146,10 +133,9 @@ bool CodeCache::has_room_for_pieces() const {
   });
 }
 
-std::vector<uint32_t> CodeCache::renew(std::span<const Renewal> wanted,
-                                       std::span<const uint64_t> counters) {
+void CodeCache::renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters) {
+  if (!has_room_for_pieces()) return;
   std::vector<uint32_t> made;
-  if (!has_room_for_pieces()) return made;
   for (const Renewal& one : wanted) {
     if (make_again(*units_[one.unit], one.steps)) made.push_back(one.unit);
   }
@@ -158,7 +144,6 @@ std::vector<uint32_t> CodeCache::renew(std::span<const Renewal> wanted,
   move_pairs(made);
   for (const uint32_t id : made) repeat_pairs(*units_[id], counters);
   for (const uint32_t id : made) join_links(*units_[*units_[id]->renewed_by]);
-  return made;
 }
 
 // Returns behind calls go to the new unit.
@@ -235,11 +220,13 @@ void CodeCache::release() {
 
 // Direct branches from elsewhere that have been taken; the others ask when they are.
 void CodeCache::move_links(const std::vector<uint32_t>& made) {
-  Sieve sieve;
+  size_t blocks = 0;
+  for (const uint32_t id : made) blocks += units_[id]->procedure.blocks.size();
+  Sieve sieve(8 * blocks);
   for (const uint32_t id : made) {
     const Unit& old = *units_[id];
     for (uint32_t b = 0; b < old.procedure.blocks.size(); ++b) {
-      sieve.add(old.module->to_target(old.address_of(b)));
+      sieve.add(old.module->to_target(old.address_of(b)).value());
     }
   }
   for (uint32_t id = 0; id < links_.size(); ++id) {
@@ -247,7 +234,7 @@ void CodeCache::move_links(const std::vector<uint32_t>& made) {
     const Unit& unit = *units_[source];
     const Link& link = unit.code.links[index];
     const TargetAddr target = unit.module->to_target(link.target);
-    if (unit.dead || !sieve.may_have(target)) continue;
+    if (unit.dead || !sieve.may_have(target.value())) continue;
     const auto found = blocks_.find(target.value());
     if (!found || *found == kGone || !units_[unpack(*found).unit]->renews) continue;
     if (branch_target(link.field) == link.miss_stub) continue;
@@ -276,22 +263,18 @@ void CodeCache::move_pairs(const std::vector<uint32_t>& made) {
   }
 }
 
-uint32_t CodeCache::site_index(const Unit& unit, uint32_t block) {
-  const auto it = std::ranges::find(unit.code.sites, block, &Site::block);
-  CHECK(it != unit.code.sites.end()) << "no indirect branch ends block " << block;
-  return static_cast<uint32_t>(it - unit.code.sites.begin());
-}
-
 // The indirect branches of a new unit know what those of the old one knew, the likeliest first.
 void CodeCache::repeat_pairs(const Unit& old, std::span<const uint64_t> counters) {
   const Unit& unit = *units_[*old.renewed_by];
   for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
     const uint32_t id = unit.first_site + i;
-    const uint32_t before = old.first_site + site_index(old, sites_[id].site.block);
-    std::vector<Pair> pairs = sites_[before].pairs;
+    const SiteState* known = site_of({old.id, sites_[id].site.block});
+    CHECK(known != nullptr) << "a unit with other indirect branches than the one before";
+    std::vector<Pair>& before = sites_[static_cast<size_t>(known - sites_.data())].pairs;
+    std::vector<Pair> pairs = before;
     std::erase_if(pairs, [](const Pair& pair) { return pair.cut; });
     // Who is at the old one goes on in the new unit.
-    for (Pair& pair : sites_[before].pairs) pair.cut = true;
+    for (Pair& pair : before) pair.cut = true;
     std::ranges::stable_sort(pairs, {}, [&](const Pair& pair) {
       return pair.counter < counters.size() ? counters[pair.counter] : 0;
     });

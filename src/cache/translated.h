@@ -135,6 +135,10 @@ class Translated {
   const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
   uint32_t counters_used() const { return next_counter_; }
   TargetAddr address_of(BlockRef ref) const;
+  // Whether control that comes to `ref` enters its procedure at its beginning.
+  bool is_entry(BlockRef ref) const {
+    return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
+  }
   // Gives back most of a unit's memory, once it is on the books.
   void release(uint32_t id);
 

@@ -75,7 +75,7 @@ void Renewals::look(Clock::time_point now, bool alone) {
   cache_.hold(hot);
 }
 
-// Those whose flow is conserved to the last count, with what has run of each edge.
+// With what has run of each edge.
 std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& units,
                                                   const std::vector<BlockRef>& open,
                                                   const std::vector<uint64_t>& counters) const {

@@ -12,7 +12,9 @@
 //   - the only thread waits for an answer, between two blocks: what it has left is counted, what it
 //     will enter is not, and the calls that are open are those that its back-trace shows;
 //   - the equations of a unit hold if these calls are taken to be open, so its edges can be solved
-//     to the last count; where they do not hold, the unit stays as it is;
+//     to the last count.  (They rest on the back-trace: counters on chords leave nothing over to
+//     check it by, but that no count is negative.  So where a trace might be wrong, nothing is
+//     done: frames that nothing describes, handlers, stacks that were switched.)
 //   - the procedure is translated again, all ways to the old unit are led to the new one, and the
 //     ledger hands the open calls over:
 //

@@ -183,7 +183,7 @@ void Service::serve(uint32_t slot) {
       resume = cache_.take_link(argument);
       break;
     case Request::kIndirect:
-      if (cache_.is_jump(argument)) renew(slot, Ledger::Way::kJump);
+      renew(slot, Ledger::Way::kJump);
       resume = cache_.take_indirect(argument, target);
       break;
     case Request::kReturn:
@@ -218,17 +218,16 @@ void Service::serve(uint32_t slot) {
 // Between two blocks hot procedures can be translated again.
 void Service::renew(uint32_t slot, Ledger::Way way) {
   if (!renewals_.is_waiting()) return;
+  const bool jumps = way == Ledger::Way::kJump;
+  if (jumps && !cache_.is_jump(load<uint32_t>(slot, tcb::kArgument))) return;
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
   renewals_.at_request(way, registers_of(slot, target), is_alone());
 }
 
 elf::UnwindRegisters Service::registers_of(uint32_t slot, TargetAddr pc) const {
-  // DWARF order from encoding order: rax rdx rcx rbx rsi rdi rbp rsp r8..r15.
-  static constexpr unsigned kEncoding[16] = {0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15};
-  elf::UnwindRegisters u;
-  for (unsigned i = 0; i < 16; ++i) u.value[i] = reg(slot, kEncoding[i]);
+  elf::UnwindRegisters u =
+      unwind_registers(registers_put_down(region_.thread_memory(slot), user_regs_struct{}));
   u.value[elf::kDwarfPc] = pc.value();
-  u.known.fill(true);
   return u;
 }
 

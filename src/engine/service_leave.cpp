@@ -20,11 +20,7 @@ uint64_t flags_register(uint64_t before, uint64_t kept) {
 
 Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user_regs_struct& regs,
                                                        const Position& position) const {
-  user_regs_struct r = regs;
-  r.rax = reg(slot, 0), r.rcx = reg(slot, 1), r.rdx = reg(slot, 2), r.rbx = reg(slot, 3);
-  r.rsp = reg(slot, 4), r.rbp = reg(slot, 5), r.rsi = reg(slot, 6), r.rdi = reg(slot, 7);
-  r.r8 = reg(slot, 8), r.r9 = reg(slot, 9), r.r10 = reg(slot, 10), r.r11 = reg(slot, 11);
-  r.r12 = reg(slot, 12), r.r13 = reg(slot, 13), r.r14 = reg(slot, 14), r.r15 = reg(slot, 15);
+  user_regs_struct r = registers_put_down(region_.thread_memory(slot), regs);
   r.eflags = flags_register(regs.eflags, load<uint64_t>(slot, tcb::kFlags));
   r.orig_rax = static_cast<uint64_t>(-1);
   const auto argument = load<uint32_t>(slot, tcb::kArgument);

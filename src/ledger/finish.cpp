@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -21,9 +20,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/flat_map.h"
-#include "ledger/perf_map.h"
 #include "ledger/unit_flow.h"
+#include "ledger/wanted_blocks.h"
 
 namespace tally::engine {
 
@@ -101,41 +99,8 @@ class Builder {
     return is_cut_[n] ? pieces_.at(n).back().id : n;
   }
 
-  // Modules that were unmapped meanwhile are found here too.
   static uint64_t key(const Module& module, LinkAddr address) {
-    return static_cast<uint64_t>(module.id) << 48 ^ address.value();
-  }
-  BlockRef find(const Module& module, LinkAddr address) const {
-    const uint64_t* found = by_address_.find(key(module, address));
-    if (found == nullptr || *found == kNoBlock) return {};
-    return {static_cast<uint32_t>(*found >> 44), static_cast<uint32_t>(*found >> 20 & 0xffffff),
-            static_cast<uint32_t>(*found & 0xfffff)};
-  }
-  // Only the few addresses that somebody will ask for are looked up: a table of all blocks of a
-  // large program takes longer to fill than all of its units take to solve.
-  void note_wanted(const Unit& unit) {
-    for (const cfg::Edge& edge : unit.procedure.edges) {
-      if (edge.kind == cfg::EdgeKind::kLeave) want(*unit.module, edge.target);
-    }
-    for (const translate::Link& link : unit.code.links) {
-      if (link.edge == translate::Link::kCallLink) want(*unit.module, link.target);
-    }
-  }
-  void want(const Module& module, LinkAddr address) {
-    by_address_.set(key(module, address), kNoBlock);
-    is_wanted_[wanted_bit(module, address)] = true;
-  }
-  // Nearly all blocks are none of them: a few bits tell so without a look at the large table.
-  size_t wanted_bit(const Module& module, LinkAddr address) const {
-    return key(module, address) * 0x9E3779B97F4A7C15ull >> wanted_shift_;
-  }
-  void remember(const Module& module, LinkAddr address, const BlockRef& ref) {
-    if (!is_wanted_[wanted_bit(module, address)]) return;
-    uint64_t* found = by_address_.find(key(module, address));
-    // Of several generations the first: those after it were never linked to without a pair.
-    if (found == nullptr || (module.from_memory && *found != kNoBlock)) return;
-    *found =
-        static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
+    return WantedBlocks::key(module, address);
   }
 
   Members members_of(const Unit& first) const {
@@ -174,19 +139,17 @@ class Builder {
     out_.blocks.resize(total);
     out_.edges.reserve(edges_at_most(total));
     out_.procedures.reserve(cache_.units().size());
-    const auto wanted_bits = static_cast<unsigned>(std::bit_width(total)) + 1;
-    is_wanted_.assign(size_t{1} << wanted_bits, false);
-    wanted_shift_ = 64 - wanted_bits;
-    for (const auto& unit : cache_.units()) note_wanted(*unit);
+    wanted_.expect(total);
+    for (const auto& unit : cache_.units()) wanted_.want_targets_of(*unit);
     for (const auto& unit : cache_.units()) {
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
-        remember(*unit->module, unit->address_of(b), {unit->id, b, 0});
+        wanted_.show(*unit->module, unit->address_of(b), {unit->id, b, 0});
       }
     }
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       if (arrival.to.insn == 0) continue;
       const Module& module = *cache_.unit(arrival.to.unit).module;
-      remember(module, module.to_link(cache_.address_of(arrival.to)), arrival.to);
+      wanted_.show(module, module.to_link(cache_.address_of(arrival.to)), arrival.to);
     }
     link_inflow_.assign(total, 0);
     arrival_count_.assign(total, 0);
@@ -370,7 +333,7 @@ class Builder {
       for (const SiteState* site : flows_.sites_of(*unit)) {
         for (const Pair& pair : site->pairs) {
           const bool leaves =
-              !site->site.call && pair.to.unit != unit->id && flows_.is_entry(pair.to);
+              !site->site.call && pair.to.unit != unit->id && cache_.is_entry(pair.to);
           if (leaves && procedure_[pair.to.unit] == procedure_[unit->id])
             sum += counter(pair.counter);
         }
@@ -528,7 +491,7 @@ class Builder {
         rest = add_link_pairs(
             members, [&](auto& link) { return link.edge == e; }, kind, rest);
         if (rest == 0 && unit.replaceable) return;
-        const BlockRef to = find(*unit.module, edge.target);
+        const BlockRef to = wanted_.find(*unit.module, edge.target);
         if (!to.valid()) {
           if (rest > 0) {
             out_.abnormal.push_back(
@@ -579,7 +542,7 @@ class Builder {
       uint64_t count =
           add_link_pairs(members, is_it, profile::EdgeKind::kCall, last_executed(unit, link.block));
       if (unit.replaceable) continue;  // all its calls are counted in pairs
-      const BlockRef to = find(*unit.module, link.target);
+      const BlockRef to = wanted_.find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
       for (const Unit* member : members) {
         const auto it = ledger_.unarrived().find({member->id, link.block});
@@ -746,7 +709,7 @@ class Builder {
   void add_returns_from_elsewhere() {
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       const uint32_t id = block_id(arrival.to);
-      const bool entry = flows_.is_entry(arrival.to);
+      const bool entry = cache_.is_entry(arrival.to);
       // Direct branches enter a procedure's entry without passing its arrival stub.
       const auto moved = moved_in_.find(id);
       const uint64_t explained =
@@ -787,10 +750,7 @@ class Builder {
   std::vector<uint32_t> procedure_;    // by unit
   std::map<uint32_t, std::vector<const LinkPair*>> pairs_of_link_;
   profile::Profile& out_;
-  static constexpr uint64_t kNoBlock = ~uint64_t{0};
-  FlatMap<uint64_t> by_address_;                   // of what direct branches lead to
-  std::vector<bool> is_wanted_;                    // by hash of such an address
-  unsigned wanted_shift_ = 0;                      // of the hash
+  WantedBlocks wanted_;                            // what direct branches lead to
   std::map<uint32_t, std::vector<Piece>> pieces_;  // by block number: pieces behind the first
   std::vector<bool> is_cut_;                       // by block number: has such pieces
   std::map<uint32_t, uint64_t> moved_in_;          // by block id: from changed code
@@ -810,37 +770,6 @@ class Builder {
 
 void build_profile(const FinishRequest& request, profile::Profile& profile) {
   Builder(request, profile).build();
-}
-
-profile::Module describe_module(const Module& m) {
-  profile::Module module;
-  module.id = m.id;
-  module.path = m.path;
-  if (m.generated) {
-    module.path =
-        fmt::format("[generated {:#x}-{:#x}]", m.mapped.begin.value(), m.mapped.end.value());
-  }
-  module.build_id = m.image->build_id();
-  module.load_bias = m.bias;
-  module.mapped = m.mapped;
-  module.main_program = m.main_program;
-  for (const elf::Segment& s : m.image->segments()) {
-    module.size_bytes = std::max(module.size_bytes, s.offset.value() + s.file_size_bytes);
-  }
-  return module;
-}
-
-std::vector<profile::Module> describe_modules(const ModuleMap& modules) {
-  std::vector<profile::Module> result;
-  for (const auto& m : modules.all()) result.push_back(describe_module(*m));
-  return result;
-}
-
-std::string procedure_name(const Unit& unit, const PerfMap& generated) {
-  const LinkAddr entry = unit.procedure.entry;
-  if (unit.module->generated) return generated.name_at(unit.module->to_target(entry));
-  const elf::Symbol* symbol = unit.module->image->symbol_at(entry);
-  return symbol == nullptr ? std::string() : symbol->name;
 }
 
 }  // namespace tally::engine

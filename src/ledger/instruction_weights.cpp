@@ -142,8 +142,7 @@ void InstructionWeights::add_flow_into(uint32_t counter, BlockRef to, bool count
   const Unit& unit = cache_.unit(to.unit);
   const Halves& halves = halves_[to.unit];
   uint64_t& weight = counters_[counter];
-  const bool entry = to.insn == 0 && unit.procedure.entry_block == to.block;
-  if (!entry && !counted_as_edge) weight += halves.out.back() - halves.in[to.block];
+  if (!cache_.is_entry(to) && !counted_as_edge) weight += halves.out.back() - halves.in[to.block];
   if (to.insn == 0) return;
   // Begun in the middle: not executed in front of it, and perhaps behind the block's counter.
   weight -= to.insn;

@@ -2,8 +2,10 @@
 #include "ledger/ledger.h"
 
 #include <fmt/format.h>
+#include <string.h>
 
 #include <algorithm>
+#include <array>
 
 #include "ledger/kept_run.h"
 #include "ledger/undescribed_frames.h"
@@ -41,6 +43,17 @@ std::optional<size_t> frame_holding(const elf::BackTrace& trace, uint64_t stack_
     begin = end + 1;
   }
   return std::nullopt;
+}
+
+user_regs_struct registers_put_down(const uint8_t* block, const user_regs_struct& regs) {
+  std::array<uint64_t, 16> v{};  // in encoding order
+  memcpy(v.data(), block + translate::tcb::kRegisters, sizeof v);
+  user_regs_struct r = regs;
+  r.rax = v[0], r.rcx = v[1], r.rdx = v[2], r.rbx = v[3];
+  r.rsp = v[4], r.rbp = v[5], r.rsi = v[6], r.rdi = v[7];
+  r.r8 = v[8], r.r9 = v[9], r.r10 = v[10], r.r11 = v[11];
+  r.r12 = v[12], r.r13 = v[13], r.r14 = v[14], r.r15 = v[15];
+  return r;
 }
 
 elf::UnwindRegisters unwind_registers(const user_regs_struct& regs) {
@@ -271,15 +284,7 @@ user_regs_struct Ledger::waiting_registers(const user_regs_struct& regs, uint32_
                         request != translate::Request::kSyscall &&
                         request != translate::Request::kSyscallDone;
   if (state != MailboxState::kPosted && state != MailboxState::kAsleep && !answered) return regs;
-  const auto saved = [&](uint32_t number) {
-    return tcb_u64(slot, translate::tcb::kRegisters + 8 * number);
-  };
-  user_regs_struct r = regs;
-  r.rax = saved(0), r.rcx = saved(1), r.rdx = saved(2), r.rbx = saved(3);
-  r.rsp = saved(4), r.rbp = saved(5), r.rsi = saved(6), r.rdi = saved(7);
-  r.r8 = saved(8), r.r9 = saved(9), r.r10 = saved(10), r.r11 = saved(11);
-  r.r12 = saved(12), r.r13 = saved(13), r.r14 = saved(14), r.r15 = saved(15);
-  return r;
+  return registers_put_down(region_.thread_memory(slot), regs);
 }
 
 void Ledger::close_thread_at(const Position& position, const user_regs_struct& regs, uint32_t slot,

@@ -286,6 +286,10 @@ class Ledger : public LedgerBooks {
 // The frame that is active when the stack pointer has this value: all inner ones are abandoned.
 std::optional<size_t> frame_holding(const elf::BackTrace& trace, uint64_t stack_pointer);
 
+// What a thread has put down in its block of shared memory, at `block`, when it asked: the general
+// registers.  The others are those of `regs`.
+user_regs_struct registers_put_down(const uint8_t* block, const user_regs_struct& regs);
+
 // DWARF-numbered registers from the kernel's.
 elf::UnwindRegisters unwind_registers(const user_regs_struct& regs);
 

@@ -33,14 +33,10 @@ uint64_t UnitFlows::counter(uint32_t index) const {
   return counters_[index];
 }
 
-bool UnitFlows::is_entry(BlockRef ref) const {
-  return ref.insn == 0 && translated_.unit(ref.unit).procedure.entry_block == ref.block;
-}
-
 // What comes by the entry follows from EXIT -> root.
 void UnitFlows::flow_into(BlockRef to, uint64_t count, bool measured_elsewhere) {
   if (to.insn != 0) begun_inside_[{to.unit, to.block}][to.insn] += count;
-  if (measured_elsewhere || is_entry(to)) return;
+  if (measured_elsewhere || translated_.is_entry(to)) return;
   inflow_[to.unit].push_back({to.block, count});
 }
 

@@ -38,7 +38,6 @@ class UnitFlows {
             std::span<const uint64_t> counters);
 
   UnitEquations equations_of(const Unit& unit) const;
-  bool is_entry(BlockRef ref) const;
   // The unit's indirect branches that have led anywhere.
   const std::vector<const SiteState*>& sites_of(const Unit& unit) const {
     return sites_of_[unit.id];

@@ -132,27 +132,14 @@ def addresses(program):
     return {f[2][3:]: int(f[0], 16) for f in fields if len(f) == 3 and f[2].startswith("at_")}
 
 
-def profiled(what, file, shared, program, mode, *options):
-    """Runs the program.  Where a thread was that was killed is not known for sure in each place of
-    the gateway; the profile says so by name, and then it is killed once more."""
-    for attempt in reversed(range(5)):
-        with open(shared, "wb") as f:
-            f.write(bytes(4096))
-        command = ["profile", "-o", file, "--no-opt=recall", *options]
-        command += ["--", program, shared, mode]
-        named = mode == "kill" and attempt > 0
-        done = accepted(command, what, timeout=120, quiet=not named)
-        if b"back-trace" not in done.stderr and not (named and b"and " in done.stderr):
-            if named and done.stderr:
-                complain(f"{what}: says on stderr: {done.stderr.decode()}")
-            return
-
-
 def check(program, mode, *options):
     """Returns how many procedures were translated again."""
     what = f"{os.path.basename(program)} {mode} {' '.join(options)}"
     shared, file = path("counts"), path("renewed.tally")
-    profiled(what, file, shared, program, mode, *options)
+    with open(shared, "wb") as f:
+        f.write(bytes(4096))
+    command = ["profile", "-o", file, "--no-opt=recall", *options]
+    accepted(command + ["--", program, shared, mode], what, timeout=120)
     with open(shared, "rb") as f:
         own = {kind: int.from_bytes(f.read(8), "little") for kind in KINDS}
     dump = accepted(["dump", "instructions", file, "--format=csv"], f"{what}, dump").stdout

@@ -120,6 +120,27 @@ TEST_P(Numbers, OthersAlikeInTheLow32BitsAreKnown) {
   EXPECT_FALSE(numbers_.is_anothers(kBases[0] + (1ull << 32)));
 }
 
+// While they are held, all returns ask; what was removed, made or made again meanwhile stays so.
+TEST_P(Numbers, WhatIsHeldAsksUntilItIsReleased) {
+  const uint64_t kept = kBases[0], removed = kBases[1], again = kBases[0] + 0x1000;
+  const uint64_t fresh = kBases[1] + 0x1000;
+  for (const uint64_t original : {kept, removed, again}) {
+    ASSERT_TRUE(numbers_.add(original, CacheAddr(original + 1)));
+  }
+  numbers_.hold();
+  for (const uint64_t original : {kept, removed, again}) EXPECT_EQ(look_up(original), kNone);
+  EXPECT_TRUE(numbers_.has(kept));
+  numbers_.remove(removed);
+  numbers_.remove(again);
+  ASSERT_TRUE(numbers_.add(again, CacheAddr(0x3000)));
+  ASSERT_TRUE(numbers_.add(fresh, CacheAddr(0x4000)));
+  numbers_.release();
+  EXPECT_EQ(look_up(kept), kept + 1);
+  EXPECT_EQ(look_up(removed), kNone);
+  EXPECT_EQ(look_up(again), 0x3000u);
+  EXPECT_EQ(look_up(fresh), 0x4000u);
+}
+
 // The program can write to the table.
 TEST_P(Numbers, WhatWasNotGivenAwayIsNone) {
   ASSERT_TRUE(numbers_.add(kBases[0], CacheAddr(0x1000)));
