@@ -45,8 +45,14 @@ TIMEOUT_S = 120
 ORACLE_TIMEOUT_S = 400  # a step may take 100 us
 E2E_TIMEOUT_S = 600
 
-# Instead of a placement: edges, with counters that move all the time.
+# Instead of a placement: edges, with counters that move all the time, or with code that is left out
+# until it runs.
 RENEWED = "renewed"
+DEFERRED = "deferred"
+STRESS = {
+    RENEWED: ["--stress-renewal", "--no-opt=recall"],
+    DEFERRED: ["--stress-defer", "--no-opt=recall"],
+}
 
 
 class Failed(Exception):
@@ -101,7 +107,8 @@ class Suite:
             case.check_oracle(counted)
         if program.get("oracle") != "output" and not self.options.quick:
             # At last a later run: its counters lie where what the first has left says.
-            for placement in ("blocks", RENEWED, "feedback=" + case.profile("edges"), "edges"):
+            feedback = "feedback=" + case.profile("edges")
+            for placement in ("blocks", RENEWED, DEFERRED, feedback, "edges"):
                 case.check_placement(placement, counted)
 
     def script_test(self, path, folder):
@@ -217,9 +224,7 @@ class Case:
     def check_tally(self, placement):
         label = placement.split("=")[0]
         file = self.profile(placement)
-        options = ["--placement=" + placement]
-        if placement == RENEWED:
-            options = ["--stress-renewal", "--no-opt=recall"]
+        options = STRESS.get(placement, ["--placement=" + placement])
         command = [self.suite.tally, "profile", "-o", file, *options, "--"]
         done = self.run(command + self.command, label)
         self.unharmed(done, label)

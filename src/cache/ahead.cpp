@@ -111,7 +111,8 @@ void CodeCache::follow_linkage_slot(uint32_t id) {
   }
   const uint32_t site = unit.first_site;
   const BlockRef to = make_ahead({target, Arrival::kJump});
-  if (to.valid() && !units_[to.unit]->replaceable) join_pair(site, target, to);
+  if (!to.valid() || units_[to.unit]->replaceable || !give_code(to)) return;
+  join_pair(site, target, to);
 }
 
 // The targets of a jump through a table, but for the one that has asked.
@@ -130,7 +131,7 @@ void CodeCache::join_table(uint32_t site_id, TargetAddr asked) {
     const auto found = blocks_.find(target.value());
     if (target == asked || !found || *found == kGone) continue;
     const BlockRef to = unpack(*found);
-    if (to.unit == unit.id) join_pair(site_id, target, to);
+    if (to.unit == unit.id && has_code(to)) join_pair(site_id, target, to);
   }
 }
 

@@ -54,12 +54,13 @@ uint32_t CodeCache::allocate_counter() {
 
 Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
   if (const auto found = blocks_.find(address.value()); found && *found != kGone) {
-    return unpack(*found);
+    return with_code(unpack(*found));
   }
   Module* module = modules_.at(address);
   if (module == nullptr) return BlockRef{};
   const LinkAddr link = module->to_link(address);
   if (const BlockRef ref = inside(link, units_meeting(*module, {link, link + 1})); ref.valid()) {
+    TRY(give_code(ref));
     keep_flags_from(ref);
     return ref;
   }
@@ -69,7 +70,7 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
     return make_error("control reached bytes that are no instruction, at {}+{:#x}", module->path,
                       module->to_link(address).value());
   }
-  return unpack(*found);
+  return with_code(unpack(*found));
 }
 
 // Nothing describes generated code: it is followed from where control is, forwards.
@@ -279,6 +280,42 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   unit.first_site = static_cast<uint32_t>(sites_.size());
   unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
   unit.first_block = next_block_;
+  unit.first_check = static_cast<uint32_t>(checks_.size());
+  EmitRequest request = emit_request(unit, procedure, area);
+  request.defer = may_defer(unit) && unit.weighed;
+  if (defers_always_ && may_defer(unit)) {
+    leave_entry_alone_in_body(procedure, unit.plan);
+    request.defer = true;
+  }
+  isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
+                     area.base + area.used_bytes);
+  const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
+  isa::Assembler cold(area.memory + cold_at, kAreaSizeBytes - cold_at, area.base + cold_at);
+  unit.code = emit_unit(hot, cold, request);
+  if (unit.code.size_bytes == 0) {
+    return make_error("the code cache is full ({} MB); the program runs more code than fits",
+                      kAreaSizeBytes >> 20);
+  }
+  if (!unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
+  if (!unit.code.is_whole) stats_.deferred += unit.plan.order.size() - unit.plan.in_body;
+  std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
+  // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
+  next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
+  area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
+  area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
+  note_resumes(unit.code);
+  return Ok{};
+}
+
+// Where threads go on behind the probes.
+void CodeCache::note_resumes(const UnitCode& code) {
+  for (const UnitCode::EventResume& e : code.events) {
+    if (e.event < kUnsupportedEventBase) events_[e.event].resume = e.resume;
+  }
+}
+
+EmitRequest CodeCache::emit_request(const Unit& unit, const cfg::Procedure& procedure,
+                                    const Area& area) const {
   EmitRequest request;
   request.procedure = &procedure;
   request.plan = &unit.plan;
@@ -296,27 +333,9 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   request.first_block_event = kUnsupportedEventBase + unit.first_block;
   request.where = kept_ == nullptr ? 0 : unit.id + 1;
   request.checked = unit.checked;
-  unit.first_check = static_cast<uint32_t>(checks_.size());
   request.first_check_event = kStaleEventBase + unit.first_check;
-  isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
-                     area.base + area.used_bytes);
-  const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
-  isa::Assembler cold(area.memory + cold_at, kAreaSizeBytes - cold_at, area.base + cold_at);
-  unit.code = emit_unit(hot, cold, request);
-  if (unit.code.size_bytes == 0) {
-    return make_error("the code cache is full ({} MB); the program runs more code than fits",
-                      kAreaSizeBytes >> 20);
-  }
-  if (!unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
-  std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
-  // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
-  next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
-  area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
-  area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
-  for (const UnitCode::EventResume& e : unit.code.events) {
-    if (e.event < kUnsupportedEventBase) events_[e.event].resume = e.resume;
-  }
-  return Ok{};
+  request.first_wait_event = kWaitEventBase + unit.first_block;
+  return request;
 }
 
 BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candidates) const {

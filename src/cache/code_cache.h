@@ -76,6 +76,8 @@ struct CacheStats {
   uint64_t known = 0;        // units whose procedure another image run had found
   uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
   uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
+  uint64_t deferred = 0;     // of them, those that were left out at first ...
+  uint64_t made_late = 0;    // ... and those that got their code after all
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights
@@ -140,10 +142,15 @@ class CodeCache : public Translated {
   // Which of the ways to be faster are used; before anything is translated.
   void set_optimizations(Optimizations optimizations) { optimizations_ = optimizations; }
 
+  // All but the first block of each procedure is left out until control gets there: for tests.
+  void defer_always() { defers_always_ = true; }
+
   // The answers to requests: where to go on.
   Result<CacheAddr> take_link(uint32_t link);
   Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
   Result<CacheAddr> take_return(TargetAddr target);
+  // For a block that had been left out, by its number (global_block).
+  Result<CacheAddr> take_wait(uint32_t block);
   // Translates what is sure to be asked for after what the last answers have translated, and what
   // an earlier run has been asked for.
   void translate_ahead();
@@ -246,6 +253,7 @@ class CodeCache : public Translated {
 
   static constexpr uint32_t kStaleEventBase = 0x20000000;
   static constexpr uint32_t kUnsupportedEventBase = 0x40000000;
+  static constexpr uint32_t kWaitEventBase = 0x60000000;
 
  private:
   struct Bounds {
@@ -261,6 +269,20 @@ class CodeCache : public Translated {
   EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
   void number_probes(Unit& unit, const KnownProcedure& known);
   Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
+  translate::EmitRequest emit_request(const Unit& unit, const cfg::Procedure& procedure,
+                                      const Area& area) const;
+  // See defer.cpp.
+  bool may_defer(const Unit& unit) const;
+  std::optional<cfg::Procedure> with_instructions(const Unit& unit) const;
+  Status emit_rest(Unit& unit);
+  void register_rest(Unit& unit, const std::vector<bool>& new_links);
+  bool has_code(BlockRef ref) const {
+    return units_[ref.unit]->code.is_whole || units_[ref.unit]->code.blocks[ref.block].exists();
+  }
+  Status give_code(BlockRef ref);
+  Result<BlockRef> with_code(BlockRef ref);
+  void join_or_wait(uint32_t link_id);
+  void note_resumes(const translate::UnitCode& code);
   void register_unit(Unit& unit, Area& area);
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
@@ -365,6 +387,7 @@ class CodeCache : public Translated {
   PlacementKind placement_;
   PhaseTimes& phases_;
   Optimizations optimizations_;
+  bool defers_always_ = false;
   // The procedure that is being translated.
   std::shared_ptr<KnownProcedure> unshared_ = std::make_shared<KnownProcedure>();
   Recollection recollection_;

@@ -126,7 +126,7 @@ void CodeCache::recall_links(uint32_t index, const Module& module) {
     const auto found = blocks_.find(target);
     if (!found || *found == kGone || !has_room_for_guesses()) continue;
     const BlockRef to = unpack(*found);
-    if (units_[to.unit]->replaceable) continue;
+    if (units_[to.unit]->replaceable || !give_code(to)) continue;
     join_link(id, to);
     link_waits_[id] = 0;
   }
@@ -155,8 +155,9 @@ void CodeCache::recall_pairs() {
     if (site == site_at.end() || !found || *found == kGone) continue;
     if (!has_room_for_guesses()) continue;
     const BlockRef ref = unpack(*found);
-    if (units_[ref.unit]->replaceable) continue;
+    if (units_[ref.unit]->replaceable || !give_code(ref)) continue;
     SiteState& state = sites_[site->second];
+    if (!give_code({state.unit, state.site.block})) continue;
     const size_t before = state.pairs.size();
     if (state.site.call) enter_landing({state.unit, state.site.block});
     join_pair(site->second, target, ref);

@@ -56,6 +56,7 @@ void write_unit(Writer& out, const Unit& unit) {
   const translate::UnitCode& code = unit.code;
   for (uint32_t b = 0; b < code.blocks.size(); ++b) {
     const BlockCode& block = code.blocks[b];
+    if (!block.exists()) continue;
     const cfg::Block& in = unit.procedure.blocks[b];
     const uint64_t original = unit.module->to_target(unit.address_of(b)).value();
     if (block.landing != BlockCode::kNone) {
@@ -72,6 +73,7 @@ void write_unit(Writer& out, const Unit& unit) {
     const uint32_t begin = code.marks[i].offset;
     const bool cold = begin >= translate::kColdOffset;
     uint32_t end = cold ? translate::kColdOffset + code.cold_bytes : code.body_bytes;
+    if (begin >= code.rest_begin) end = code.rest_begin + code.rest_bytes;
     if (i + 1 < code.marks.size()) end = std::min(end, code.marks[i + 1].offset);
     out.line(code.address(begin), code.address(begin) + (end - begin), name_of(code.marks[i].kind),
              0);

@@ -78,35 +78,56 @@ uint64_t EdgeWeights::times_run(const std::string& build_id, LinkAddr entry) con
   return index == nullptr ? 0 : 1ull << (weighed_[*index].heaviest_bits - 1u);
 }
 
-void WeightsToLeave::add(const Unit& unit, std::span<const placement::Count> edges) {
+std::vector<uint64_t> counts_of_edges(const cfg::Procedure& procedure,
+                                      const placement::Solution& solution) {
+  std::vector<uint64_t> result;
+  result.reserve(procedure.edges.size());
+  bool has_table = false;
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    result.push_back(solution.edges[e].value);
+    has_table = has_table || procedure.edges[e].kind == cfg::EdgeKind::kTableJump;
+  }
+  if (!has_table) return result;
+  std::vector<uint64_t> by_edges(procedure.blocks.size(), 0);
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    if (edge.to != cfg::kExitBlock) by_edges[edge.to] += result[e];
+  }
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    if (edge.kind != cfg::EdgeKind::kTableJump) continue;
+    const uint64_t all = solution.nodes[edge.to].value;
+    result[e] = all - std::min(all, by_edges[edge.to]);
+  }
+  return result;
+}
+
+void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) {
   if (unit.id >= left_.module_of.size() || !left_.module_of[unit.id]) return;
   const cfg::Procedure& procedure = unit.procedure;
-  counts_.clear();
+  const std::vector<uint64_t> counts = counts_of_edges(procedure, solution);
   double sum = 0;
-  for (const placement::Count& count : edges.first(procedure.edges.size())) {
-    counts_.push_back(count.value);
-    sum += static_cast<double>(count.value);
-  }
+  for (const uint64_t count : counts) sum += static_cast<double>(count);
   Recollection& what = left_.what;
   const uint32_t module = *left_.module_of[unit.id];
   const uint32_t shape = shape_of(procedure);
   EdgeWeights::Known known;
   if (before_ != nullptr) known = before_->find(what.modules[module], procedure, shape);
   uint64_t heaviest = 0;
-  for (const uint64_t count : counts_) heaviest = std::max(heaviest, count);
+  for (const uint64_t count : counts) heaviest = std::max(heaviest, count);
   // Entries, and ways of indirect jumps, tell how often a slot of a linkage table has run.
   uint64_t most = heaviest;
-  for (const placement::Count& count : edges) most = std::max(most, count.value);
+  for (const placement::Count& count : solution.edges) most = std::max(most, count.value);
   if (most == 0 && known.weighed == nullptr) return;
   const auto bits = static_cast<uint8_t>(std::bit_width(most));
   const uint8_t known_bits = known.weighed == nullptr ? 0 : known.weighed->heaviest_bits;
   total_ += sum;
   if (known_bits == 0 || bits >= known_bits + kBitsThatMatter) fresh_ += sum;
-  if (what.steps.size() + counts_.size() > Recollection::kStepsMax) return;
+  if (what.steps.size() + counts.size() > Recollection::kStepsMax) return;
   what.weighed.push_back({module, shape, procedure.entry.value(),
-                          static_cast<uint32_t>(counts_.size()), std::max(bits, known_bits)});
+                          static_cast<uint32_t>(counts.size()), std::max(bits, known_bits)});
   if (bits >= known_bits) {
-    append_steps(counts_, heaviest, what.steps);
+    append_steps(counts, heaviest, what.steps);
   } else {
     what.steps.insert(what.steps.end(), known.steps.begin(), known.steps.end());
   }

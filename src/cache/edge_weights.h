@@ -46,6 +46,11 @@ uint32_t shape_of(const cfg::Procedure& procedure);
 // A step for each count, behind those that are there.  `heaviest`: the largest count.
 void append_steps(std::span<const uint64_t> counts, uint64_t heaviest, std::vector<uint8_t>& out);
 
+// How often each of a procedure's edges ran; those of an indirect jump's table, which are not
+// counted one by one, as often as control came to their target by no other edge.
+std::vector<uint64_t> counts_of_edges(const cfg::Procedure& procedure,
+                                      const placement::Solution& solution);
+
 // Those that an earlier run has left; never changed, so that fork children share them.
 class EdgeWeights {
  public:
@@ -75,8 +80,8 @@ class WeightsToLeave {
   // `before`: what this run was told; may be nullptr.
   WeightsToLeave(Recollected& left, const EdgeWeights* before) : left_(left), before_(before) {}
 
-  // `edges`: the procedure's edges first, in its order.
-  void add(const Unit& unit, std::span<const placement::Count> edges);
+  // `solution`: of the procedure's edges first, in its order.
+  void add(const Unit& unit, const placement::Solution& solution);
   // Whether what was not known makes a difference.
   bool is_news() const { return total_ > 0 && fresh_ * kShareThatMatters >= total_; }
 
@@ -86,7 +91,6 @@ class WeightsToLeave {
 
   Recollected& left_;
   const EdgeWeights* before_;
-  std::vector<uint64_t> counts_;  // of the unit at hand
   double total_ = 0, fresh_ = 0;  // executions of edges: all, and those without good weights
 };
 

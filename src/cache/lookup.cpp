@@ -188,21 +188,21 @@ void CodeCache::join_links(const Unit& unit) {
   const BlockRef own{unit.id, unit.procedure.entry_block};
   join_waiting(address_of(own), own);
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
-    const uint32_t id = unit.first_link + i;
-    const TargetAddr target = unit.module->to_target(unit.code.links[i].target);
-    const auto found = blocks_.find(target.value());
-    if (found && *found != kGone) {
-      const BlockRef to = unpack(*found);
-      if (is_entry(to) && !units_[to.unit]->replaceable) {
-        join_link(id, to);
-        continue;
-      }
-    }
-    const uint32_t* head = waiting_.find(target.value());
-    next_waiting_[id] = head == nullptr ? 0 : *head;
-    link_waits_[id] = 1;
-    waiting_.set(target.value(), id + 1);
+    if (unit.code.links[i].field != CacheAddr()) join_or_wait(unit.first_link + i);
   }
+}
+
+void CodeCache::join_or_wait(uint32_t link_id) {
+  const TargetAddr target = link_target(link_id);
+  const auto found = blocks_.find(target.value());
+  if (found && *found != kGone) {
+    const BlockRef to = unpack(*found);
+    if (is_entry(to) && !units_[to.unit]->replaceable) return join_link(link_id, to);
+  }
+  const uint32_t* head = waiting_.find(target.value());
+  next_waiting_[link_id] = head == nullptr ? 0 : *head;
+  link_waits_[link_id] = 1;
+  waiting_.set(target.value(), link_id + 1);
 }
 
 void CodeCache::join_link(uint32_t link_id, BlockRef to) {
@@ -482,7 +482,7 @@ void CodeCache::cut(TargetRange range) {
     const Unit& unit = *units_[unit_id];
     const Link& link = unit.code.links[index];
     const bool leads_there = range.contains(unit.module->to_target(link.target));
-    if (leads_there) set_branch(link.field, link.miss_stub);
+    if (leads_there && link.field != CacheAddr()) set_branch(link.field, link.miss_stub);
     if (leads_there || range.contains(address_of({unit_id, link.block}))) link_waits_[id] = 0;
   }
   auto inside = [&](const ChainEntry& e) { return range.contains(TargetAddr(e.original)); };

@@ -15,6 +15,7 @@ enum class Optimization : uint8_t {
   kWeights,  // counters go where, by an earlier run's counts, they cost least (edge_weights.h)
   kRenewal,  // procedures that turn out to be hot are translated again (engine/renewal.h)
   kOrder,    // blocks lie in the order in which, by an earlier run's counts, they follow each other
+  kDefer,    // what never ran, by an earlier run's counts, has no code until control gets there
   kShared,   // procedures are found once for all programs of a session (known_procedures.h)
   kJoins,    // branches to a procedure lead there before they are first taken
   kHashes,   // an indirect branch with many targets finds them through a table
@@ -23,9 +24,9 @@ enum class Optimization : uint8_t {
   kPaired,   // calls and returns of large programs pair up, as the processor expects
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
 };
-inline constexpr std::array<std::string_view, 13> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",    "shared",
-    "joins", "hashes", "flags",  "low32",   "paired",  "unspilled"};
+inline constexpr std::array<std::string_view, 14> kOptimizationNames = {
+    "ahead",  "tables", "recall", "weights", "renewal", "order",  "defer",
+    "shared", "joins",  "hashes", "flags",   "low32",   "paired", "unspilled"};
 
 // Those that are on.
 class Optimizations {

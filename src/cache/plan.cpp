@@ -138,6 +138,24 @@ std::vector<bool> edges_that_may_fall(const cfg::Procedure& procedure,
   return may_fall;
 }
 
+// Behind each call of the body lies what it comes back to: landings are entered when the call is
+// linked.  What a call of the body never came back to moves to the body's end.
+void keep_landings_in_body(const cfg::Procedure& procedure, translate::Plan& plan) {
+  std::vector<uint32_t> place(plan.order.size());
+  for (uint32_t i = 0; i < plan.order.size(); ++i) place[plan.order[i]] = i;
+  for (uint32_t i = 0; i < plan.in_body; ++i) {
+    const auto back =
+        procedure.edge_of_kind(procedure.blocks[plan.order[i]], EdgeKind::kCallReturn);
+    if (!back) continue;
+    const uint32_t from = place[procedure.edges[*back].to];
+    if (from < plan.in_body) continue;
+    const auto rest = plan.order.begin() + plan.in_body;
+    std::rotate(rest, plan.order.begin() + from, plan.order.begin() + from + 1);
+    plan.in_body += 1;
+    for (uint32_t k = plan.in_body - 1; k <= from; ++k) place[plan.order[k]] = k;
+  }
+}
+
 // A counter on an edge that jumps is a jump more, so such an edge counts 1.7 times as much
 // (measured, docs/design.md).
 void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
@@ -269,6 +287,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
       placement::BlockOrder order = placement::order_blocks(graph, may_fall);
       plan.order = std::move(order.nodes);
       plan.in_body = order.hot;
+      keep_landings_in_body(procedure, plan);
     }
     // Exact weights are those of the paper, which asks for the fewest increments.
     if (kind == PlacementKind::kEdges) {
@@ -277,6 +296,16 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   }
   count_chords(procedure, counted_at, graph, allocate, plan);
   return plan;
+}
+
+void leave_entry_alone_in_body(const cfg::Procedure& procedure, translate::Plan& plan) {
+  plan.order.clear();
+  plan.order.push_back(procedure.entry_block);
+  for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    if (b != procedure.entry_block) plan.order.push_back(b);
+  }
+  plan.in_body = 1;
+  keep_landings_in_body(procedure, plan);
 }
 
 }  // namespace tally::engine

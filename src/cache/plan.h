@@ -48,4 +48,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
                           PlacementKind kind, const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate);
 
+// As if only the block at which the procedure begins had ever run: for tests of what is left out.
+void leave_entry_alone_in_body(const cfg::Procedure& procedure, translate::Plan& plan);
+
 }  // namespace tally::engine

@@ -35,8 +35,8 @@ bool is_same(const cfg::Procedure& a, const cfg::Procedure& b) {
 // What the program may replace, and what the ledger looks into while it runs, stays as it is.
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
-  return !unit.dead && !unit.weighed && !unit.renews && !unit.replaceable && !unit.open_calls &&
-         !unit.checked && !unit.module->gone && !unit.module->from_memory &&
+  return !unit.dead && !unit.weighed && unit.code.is_whole && !unit.renews && !unit.replaceable &&
+         !unit.open_calls && !unit.checked && !unit.module->gone && !unit.module->from_memory &&
          !unit.module->generated && unit.plan.events.empty();
 }
 
@@ -234,7 +234,8 @@ void CodeCache::move_links(const std::vector<uint32_t>& made) {
     const Unit& unit = *units_[source];
     const Link& link = unit.code.links[index];
     const TargetAddr target = unit.module->to_target(link.target);
-    if (unit.dead || !sieve.may_have(target.value())) continue;
+    const bool has_place = link.field != CacheAddr();
+    if (unit.dead || !has_place || !sieve.may_have(target.value())) continue;
     const auto found = blocks_.find(target.value());
     if (!found || *found == kGone || !units_[unpack(*found).unit]->renews) continue;
     if (branch_target(link.field) == link.miss_stub) continue;

@@ -52,10 +52,14 @@ struct Unit {
   std::vector<uint8_t> source;         // replaceable: the bytes it was made from, from ...
   uint32_t source_offset = 0;          // ... this distance from the procedure's base on
 
-  CacheAddr label(uint32_t block) const { return code.address(code.blocks[block].label); }
+  CacheAddr label(uint32_t block) const {
+    CHECK(code.blocks[block].exists()) << "a block that was left out";
+    return code.address(code.blocks[block].label);
+  }
   // Where control enters that is to begin with instruction `ref.insn`.
   CacheAddr entry_of(const BlockRef& ref) const {
-    if (ref.insn == 0) return label(ref.block);
+    const CacheAddr begin = label(ref.block);
+    if (ref.insn == 0) return begin;
     return code.address(code.insn_offset[procedure.blocks[ref.block].first_insn + ref.insn]);
   }
   uint8_t flags_live_at(const BlockRef& ref) const {

@@ -451,8 +451,8 @@ void ImageRun::solve(profile::Profile& result) {
   const PerfMap names = PerfMap::read(process_->pid());
   build_profile({cache_, ledger_, counters, describe_modules(modules_),
                  [&](const Unit& unit) { return procedure_name(unit, names); },
-                 [&](const Unit& unit, std::span<const placement::Count> edges) {
-                   if (leaves) weights.add(unit, edges);
+                 [&](const Unit& unit, const placement::Solution& solution) {
+                   if (leaves) weights.add(unit, solution);
                  }},
                 result);
   if (left.news || weights.is_news()) leave(left);
@@ -496,6 +496,8 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
+  run.more.emplace_back("blocks_deferred", std::to_string(cache_.stats().deferred));
+  run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));
   run.more.emplace_back("landings_chained", std::to_string(cache_.stats().chained));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));

@@ -91,10 +91,7 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& u
     const auto solution =
         placement::propagate(equations.graph, equations.measured, equations.abnormal);
     if (!solution || !solution->balanced()) continue;
-    std::vector<uint64_t> counts;
-    for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
-      counts.push_back(solution->edges[e].value);
-    }
+    const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, *solution);
     if (counts.empty()) continue;
     const auto [lightest, heaviest] = std::ranges::minmax(counts);
     if (lightest == heaviest) continue;  // nothing to choose by

@@ -29,6 +29,7 @@ struct RunOptions {
   std::optional<profile::Profile> feedback;  // for kFeedback
   Optimizations optimizations;
   bool stress_renewal = false;  // procedures are translated again whenever that can be done
+  bool stress_defer = false;    // of each procedure all but the first block is left out at first
   RecallFolder recall;          // what earlier runs have left
   bool follow_children = true;  // else processes that are forked run natively
   // What has been counted is kept in files while it is counted; not with `attach_to`.

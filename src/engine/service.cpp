@@ -262,6 +262,9 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
     return answer_check(slot, argument - CodeCache::kStaleEventBase);
   }
+  if (argument >= CodeCache::kWaitEventBase) {
+    return cache_.take_wait(argument - CodeCache::kWaitEventBase);
+  }
   if (argument >= CodeCache::kUnsupportedEventBase) {
     const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
     const Unit& unit = cache_.unit(ref.unit);

@@ -48,7 +48,8 @@ Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user
     case Request::kEvent:
       break;
   }
-  if (argument >= CodeCache::kUnsupportedEventBase) {
+  const bool waits = argument >= CodeCache::kWaitEventBase;
+  if (argument >= CodeCache::kUnsupportedEventBase && !waits) {
     const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
     const isa::Flow flow = cache_.unit(ref.unit).procedure.blocks[ref.block].end;
     // An operand out of reach may be anywhere in its block.

@@ -270,7 +270,7 @@ class Builder {
   void build_procedure(const Members& members) {
     const Unit& unit = *members.front();
     const placement::Solution solution = solve_all(members);
-    if (request_.solved) request_.solved(*members.back(), solution.edges);
+    if (request_.solved) request_.solved(*members.back(), solution);
     add_procedure(members, solution);
     for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(members, b, solution);
     for (uint32_t e = 0; e < unit.procedure.edges.size(); ++e) add_edge(members, e, solution);

@@ -21,8 +21,8 @@ struct FinishRequest {
   std::vector<uint64_t> counters;  // the sums over all threads, by counter number
   std::vector<profile::Module> modules;
   std::function<std::string(const Unit&)> name_of;  // of a procedure; empty when it has none
-  // Sees the counts of each unit's edges, the procedure's first, in its order.  May be empty.
-  std::function<void(const Unit&, std::span<const placement::Count> edges)> solved = {};
+  // Sees the counts of each procedure: of its edges first, in its order.  May be empty.
+  std::function<void(const Unit&, const placement::Solution&)> solved = {};
 };
 void build_profile(const FinishRequest& request, profile::Profile& profile);
 

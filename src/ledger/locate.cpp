@@ -250,6 +250,8 @@ Position Ledger::locate_in_gateway(uint32_t slot) {
         const Unit& unit = cache_.unit(event.unit);
         p.block_counted = p.block_counted || unit.code.blocks[event.block].probe_insn <= event.insn;
         return p;
+      } else if (argument >= CodeCache::kWaitEventBase) {
+        return at_start_of(cache_.global_block(argument - CodeCache::kWaitEventBase));
       } else {
         const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);
         Position p = at_end_of(ref);
@@ -295,6 +297,8 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
       }
       case Mark::Kind::kStaleStub:
         return at_check(unit.first_check + mark.index);
+      case Mark::Kind::kWait:
+        return at_start_of({unit.id, mark.index});
     }
     return {};
   }

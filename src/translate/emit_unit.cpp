@@ -41,13 +41,48 @@ class UnitEmitter {
     emit_part(0, in_body, code_.body);
     code_.body_bytes = at();
     as_ = &cold_;
-    emit_part(in_body, count, code_.cold);
+    if (request_.defer && in_body < count) leave_out(in_body, count);
+    emit_part(in_body, code_.is_whole ? count : in_body, code_.cold);
     emit_cold();
+    if (!code_.is_whole) emit_waits();
     apply_fixups();
     code_.cold_bytes = cold_.offset() - cold_base_;
     code_.size_bytes =
         hot_.overflowed() || cold_.overflowed() ? 0 : code_.body_bytes + code_.cold_bytes;
     return std::move(code_);
+  }
+
+  // The blocks that were left out of `code`, behind each other.
+  void emit_rest(UnitCode& code) {
+    code_ = std::move(code);
+    as_ = &cold_;
+    cold_base_ = cold_.offset() - static_cast<uint32_t>(cold_.here() - code_.cold_begin);
+    find_return_edges();
+    const size_t before = code_.order.size();
+    for (BlockIndex b = 0; b < code_.blocks.size(); ++b) {
+      if (!code_.blocks[b].exists()) code_.order.push_back(b);
+    }
+    next_.assign(code_.blocks.size(), cfg::kExitBlock);
+    for (size_t i = before + 1; i < code_.order.size(); ++i) {
+      next_[code_.order[i - 1]] = code_.order[i];
+    }
+    const auto has_place = [](const auto& one) { return one.field != CacheAddr(); };
+    const auto returns = [](const SyscallSite& one) { return one.resume != CacheAddr(); };
+    const auto first_of = [](const auto& list, const auto& has) {
+      return static_cast<size_t>(std::ranges::partition_point(list, has) - list.begin());
+    };
+    listed_ = {first_of(code_.links, has_place), first_of(code_.sites, has_place),
+               first_of(code_.syscalls, returns)};
+    code_.rest_begin = at();
+    for (size_t i = before; i < code_.order.size(); ++i) emit_block(code_.order[i]);
+    finish_part(code_.rest);
+    emit_cold();
+    apply_fixups();
+    CHECK(!cold_.overflowed()) << "the rest of a unit is longer than its bound";
+    code_.rest_bytes = at() - code_.rest_begin;
+    code_.size_bytes += code_.rest_bytes;
+    code_.is_whole = true;
+    code = std::move(code_);
   }
 
  private:
@@ -76,6 +111,10 @@ class UnitEmitter {
     Field field;
     uint32_t link;
   };
+  struct ColdSite {  // the stub behind an indirect branch or a system call
+    Field field;
+    uint32_t index;
+  };
   struct ColdCheck {  // the stub behind a comparison with changed code
     std::vector<Field> fields;
     uint32_t check = 0;
@@ -88,11 +127,67 @@ class UnitEmitter {
   // Blocks of one part, and what belongs to them.
   void emit_part(BlockIndex begin, BlockIndex end, UnitCode::Part& part) {
     for (BlockIndex i = begin; i < end; ++i) emit_block(in_order(i));
+    finish_part(part);
+  }
+
+  void finish_part(UnitCode::Part& part) {
     part.thunks_begin = at();
     emit_thunks();
     part.stubs_begin = at();
     emit_edge_stubs();
     emit_pool();
+  }
+
+  // ---- blocks without code -----------------------------------------------------------------
+
+  // They keep the numbers of what leaves from them: emit_rest finds these by block and edge.
+  void leave_out(BlockIndex begin, BlockIndex end) {
+    code_.is_whole = false;
+    code_.order.resize(begin);
+    std::vector<BlockIndex> left(plan_.order.begin() + begin, plan_.order.begin() + end);
+    std::ranges::sort(left);
+    for (const BlockIndex b : left) {
+      code_.blocks[b].label = BlockCode::kNone;
+      code_.blocks[b].landing = BlockCode::kNone;
+      list_ways_out(b);
+    }
+  }
+
+  void list_ways_out(BlockIndex b) {
+    const cfg::Block& block = procedure_.blocks[b];
+    for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+      const Edge& edge = procedure_.edges[e];
+      if (edge.kind == EdgeKind::kLeave) {
+        code_.links.push_back(Link{CacheAddr(), CacheAddr(), edge.target, b, e});
+      }
+    }
+    const Insn& last = procedure_.insns[block.first_insn + block.insn_count - 1];
+    if (block.end == Flow::kCall && !is_call_next(block)) {
+      code_.links.push_back(
+          Link{CacheAddr(), CacheAddr(), LinkAddr(last.target), b, Link::kCallLink});
+    } else if (block.end == Flow::kIndirectCall || block.end == Flow::kIndirectJump) {
+      Site site;
+      site.block = b;
+      site.call = block.end == Flow::kIndirectCall;
+      code_.sites.push_back(site);
+    } else if (block.end == Flow::kSystemCall) {
+      code_.syscalls.push_back(SyscallSite{CacheAddr(), CacheAddr(), b});
+    }
+  }
+
+  // Stubs for blocks that have no code and are led to.
+  void emit_waits() {
+    wait_at_.assign(code_.blocks.size(), BlockCode::kNone);
+    for (const Fixup& fixup : fixups_) {
+      const BlockIndex b = fixup.block;
+      if (code_.blocks[b].exists() || wait_at_[b] != BlockCode::kNone) continue;
+      as_->align_patch_jmp();
+      mark(Mark::Kind::kWait, b);
+      wait_at_[b] = at();
+      code_.waits.push_back({at(), b});
+      as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_wait_event + b));
+      as_->jmp(request_.gateways.event.value());
+    }
   }
 
   // Offsets kept in UnitCode.
@@ -310,9 +405,27 @@ class UnitEmitter {
   }
 
   void add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
-    const auto index = static_cast<uint32_t>(code_.links.size());
-    code_.links.push_back(Link{field.address(), CacheAddr(), target, block, edge});
+    const Link link{field.address(), CacheAddr(), target, block, edge};
+    const uint32_t index = put(link, code_.links, listed_.link, [&](const Link& listed) {
+      return std::pair(listed.block, listed.edge) < std::pair(block, edge);
+    });
     cold_links_.push_back({field, index});
+  }
+
+  // Behind the others; or where it was listed, from `listed` on, when its block was left out: these
+  // are in the order that `is_before` tells.  Returns its index.
+  template <class T, class IsBefore>
+  static uint32_t put(const T& one, std::vector<T>& list, std::optional<size_t> listed,
+                      const IsBefore& is_before) {
+    if (!listed) {
+      list.push_back(one);
+      return static_cast<uint32_t>(list.size() - 1);
+    }
+    const auto first = list.begin() + static_cast<ptrdiff_t>(*listed);
+    const auto at = std::partition_point(first, list.end(), is_before);
+    CHECK(at != list.end() && at->block == one.block) << "not on the list of what was left out";
+    *at = one;
+    return static_cast<uint32_t>(at - list.begin());
   }
 
   void emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
@@ -364,11 +477,16 @@ class UnitEmitter {
 
   void emit_call(BlockIndex b, const Insn& insn) {
     const cfg::Block& block = procedure_.blocks[b];
-    if (procedure_.edges[block.first_edge].kind == EdgeKind::kJump) {
+    if (is_call_next(block)) {
       emit_push_return(insn);
-      return emit_next(b, block.first_edge);  // call next
+      return emit_next(b, block.first_edge);
     }
     emit_call_through_thunk(b, insn);
+  }
+
+  // `call next`: a push and a jump.
+  bool is_call_next(const cfg::Block& block) const {
+    return procedure_.edges[block.first_edge].kind == EdgeKind::kJump;
   }
 
   // A call that pairs with a return: the landing must follow at once, where the processor expects
@@ -425,12 +543,13 @@ class UnitEmitter {
     as_->align_patch_jmp();
     as_->jmp(as_->here().value());
     Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled};
-    site_fields_.push_back(last_field());
+    const Field field = last_field();
     if (insn.disp_offset == 0) {
       site.room_bytes = kInlineDispatchBytes;
       for (uint32_t i = 0; i < site.room_bytes; ++i) as_->u8(0xcc);
     }
-    code_.sites.push_back(site);
+    const auto is_before = [&](const Site& listed) { return listed.block < b; };
+    site_fields_.push_back({field, put(site, code_.sites, listed_.site, is_before)});
   }
 
   // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
@@ -541,11 +660,13 @@ class UnitEmitter {
     as_->movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
     as_->jrcxz(5);
     as_->jmp(as_->here().value());
-    syscall_fields_.push_back(last_field());
+    const Field field = last_field();
     as_->syscall_insn();
     const CacheAddr behind = as_->here();
     as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
-    code_.syscalls.push_back(SyscallSite{behind, as_->here(), b});
+    const SyscallSite site{behind, as_->here(), b};
+    const auto is_before = [&](const SyscallSite& listed) { return listed.block < b; };
+    syscall_fields_.push_back({field, put(site, code_.syscalls, listed_.syscall, is_before)});
     emit_next(b, procedure_.blocks[b].first_edge);
   }
 
@@ -606,9 +727,9 @@ class UnitEmitter {
                         static_cast<int32_t>(request_.first_link + cold_links_[i].link));
       as_->jmp(request_.gateways.link.value());
     }
-    for (uint32_t i = 0; i < site_fields_.size(); ++i) {
+    for (const auto& [field, i] : site_fields_) {
       mark(Mark::Kind::kSiteMiss, i);
-      site_fields_[i].point_to(as_->here().value());
+      field.point_to(as_->here().value());
       code_.sites[i].miss_stub = as_->here();
       if (const auto& jump = code_.sites[i].unspilled) {
         emit_again(*as_, *jump, FlagsMatter::kYes);
@@ -617,9 +738,9 @@ class UnitEmitter {
       as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
       as_->jmp(request_.gateways.indirect.value());
     }
-    for (uint32_t i = 0; i < syscall_fields_.size(); ++i) {
+    for (const auto& [field, i] : syscall_fields_) {
       mark(Mark::Kind::kSyscallStub, i);
-      syscall_fields_[i].point_to(as_->here().value());
+      field.point_to(as_->here().value());
       as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
       as_->jmp(request_.gateways.syscall.value());
     }
@@ -645,10 +766,15 @@ class UnitEmitter {
 
   void apply_fixups() {
     for (const Fixup& fixup : fixups_) {
-      const BlockCode& block = code_.blocks[fixup.block];
-      const uint32_t offset = fixup.into == Into::kLabel ? block.label : block.landing;
-      fixup.field.point_to(code_.address(offset).value());
+      fixup.field.point_to(code_.address(offset_of(fixup)).value());
     }
+  }
+
+  uint32_t offset_of(const Fixup& fixup) const {
+    const BlockCode& block = code_.blocks[fixup.block];
+    if (block.exists()) return fixup.into == Into::kLabel ? block.label : block.landing;
+    CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
+    return wait_at_[fixup.block];
   }
 
   Assembler& hot_;
@@ -669,8 +795,12 @@ class UnitEmitter {
   std::vector<ColdLink> cold_links_;
   std::vector<ColdCheck> cold_checks_;
   std::vector<PoolEntry> pool_;
-  std::vector<Field> site_fields_;
-  std::vector<Field> syscall_fields_;
+  std::vector<uint32_t> wait_at_;  // by block: its stub, if it was left out
+  std::vector<ColdSite> site_fields_;
+  std::vector<ColdSite> syscall_fields_;
+  struct {  // emit_rest: the first of those that have no place yet
+    std::optional<size_t> link, site, syscall;
+  } listed_;
   std::vector<PendingThunk> thunks_;
 };
 
@@ -683,7 +813,7 @@ std::optional<uint32_t> UnitCode::block_at(uint32_t offset) const {
   };
   // The last block that begins at or before the offset.
   uint32_t low = 0;
-  uint32_t high = static_cast<uint32_t>(blocks.size());
+  uint32_t high = static_cast<uint32_t>(order.empty() ? blocks.size() : order.size());
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
     if (begins_behind(middle)) {
@@ -698,6 +828,11 @@ std::optional<uint32_t> UnitCode::block_at(uint32_t offset) const {
 
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request) {
   return UnitEmitter(hot, cold, request).emit();
+}
+
+void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code) {
+  isa::Assembler none(nullptr, 0, CacheAddr());
+  UnitEmitter(none, cold, request).emit_rest(code);
 }
 
 size_t emit_bound_bytes(const cfg::Procedure& procedure) {

@@ -123,10 +123,10 @@ struct SyscallSite {
 
 // What an offset in the stubs of a unit belongs to, for threads that die there.
 struct Mark {
-  enum class Kind : uint8_t { kEdgeStub, kLinkStub, kSiteMiss, kSyscallStub, kStaleStub };
+  enum class Kind : uint8_t { kEdgeStub, kLinkStub, kSiteMiss, kSyscallStub, kStaleStub, kWait };
   uint32_t offset = 0;
   Kind kind = Kind::kEdgeStub;
-  uint32_t index = 0;           // edge, link, block, event, site, syscall site, check (unit-local)
+  uint32_t index = 0;           // edge, link, site, syscall site, check, block (unit-local)
   uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
 };
 
@@ -149,6 +149,7 @@ struct BlockCode {
   uint32_t inline_edge = 0;     // that edge
   bool pops_more = false;       // a return that pops more than its address
   static constexpr uint32_t kNone = UINT32_MAX;
+  bool exists() const { return label != kNone; }
 };
 
 // Behind the blocks of a part: what a call goes through.
@@ -165,19 +166,36 @@ struct Thunk {
 // calls, the stubs of their counted edges and the addresses that they push, which run as often as
 // what leads to them.  Offsets below are from `begin`, those in the cold part kColdOffset more than
 // from `cold_begin`.
+//
+// Blocks that never ran may be left out (`EmitRequest::defer`).  Each that others lead to has a
+// stub in its place, at which a thread waits until the monitor has made the rest of the unit: a
+// third part, like the others, which lies behind `cold_begin` too.  The stubs lead there from then
+// on.  What leaves from such blocks (links, sites, system calls) is on the lists all the time, with
+// its numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
 struct UnitCode {
   CacheAddr begin;
   CacheAddr cold_begin;
-  uint32_t size_bytes = 0;  // of both parts
+  uint32_t size_bytes = 0;  // of all parts
   uint32_t body_bytes = 0;
   uint32_t cold_bytes = 0;
   struct Part {
     uint32_t thunks_begin = 0;  // behind the blocks
     uint32_t stubs_begin = 0;   // behind the thunks
   };
-  Part body, cold;
-  const Part& part_of(uint32_t offset) const { return offset < kColdOffset ? body : cold; }
+  Part body, cold, rest;
+  uint32_t rest_begin = UINT32_MAX;  // offset; none yet
+  uint32_t rest_bytes = 0;
+  struct Wait {
+    uint32_t offset = 0;  // of a stub that five bytes of code may be replaced at
+    uint32_t block = 0;   // for which it stands
+  };
+  std::vector<Wait> waits;  // if blocks have been left out
+  bool is_whole = true;     // none are
+  const Part& part_of(uint32_t offset) const {
+    if (offset < kColdOffset) return body;
+    return offset < rest_begin ? cold : rest;
+  }
   CacheAddr address(uint32_t offset) const {
     return offset < kColdOffset ? begin + offset : cold_begin + (offset - kColdOffset);
   }
@@ -188,7 +206,8 @@ struct UnitCode {
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
-  std::vector<uint32_t> order;  // blocks as they lie in the body, then in the cold part
+  // Blocks as they lie in the body, the cold part, the rest; empty: all, by address.
+  std::vector<uint32_t> order;
   // Whose code an offset among the blocks belongs to.
   std::optional<uint32_t> block_at(uint32_t offset) const;
   std::vector<Thunk> thunks;  // sorted by offset
@@ -251,12 +270,19 @@ struct EmitRequest {
   // emit_check).
   bool checked = false;
   uint32_t first_check_event = 0;  // event number = first_check_event + check
+  // Blocks behind those of the plan's body are left out; not with `checked` or `where`.
+  bool defer = false;
+  uint32_t first_wait_event = 0;  // event number = first_wait_event + block
 };
 
 // Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request);
 
-// Upper bound of the bytes emit_unit needs.
+// Emits the blocks that were left out.  `cold` must be in the area of the unit's cold part, behind
+// it, and have room for emit_bound_bytes.  The stubs in their place are the caller's to lead there.
+void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code);
+
+// Upper bound of the bytes that either needs.
 size_t emit_bound_bytes(const cfg::Procedure& procedure);
 
 // ---- pieces shared by units and the lookup chains ----------------------------------------------

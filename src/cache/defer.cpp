@@ -1,0 +1,117 @@
+// Blocks that never ran, by an earlier run's counts, have no code until control gets there.
+//
+// Problem.  Whole procedures are found and their counters placed, but of a large program two thirds
+// of all blocks are never executed.  Their copies are most of the code cache, and a good part of
+// what a later run costs before it begins.
+//
+// Idea.  A unit of which an earlier run has left weights gets code for the blocks of its body only
+// (translate/unit.h).  Its graph and its counters are those of the whole procedure, so nothing that
+// counts knows the difference: what has no code was not executed, and its counters are zero.  The
+// first thread that comes to such a block waits at a stub, and the rest of the unit is made: once
+// for each unit.
+//
+//     body:  A: ...; jz C'      C':  ask for block C      becomes   C':  jmp C
+//            B: ...; ret
+//
+// Blocks are known by their addresses all the time, so other ways to them (an indirect branch, a
+// handler's return, an arrival) end in `resolve`, which has the rest made.
+//
+// Not handled: code that the program may replace, and kept counters, whose journal wants units as a
+// whole: their units are made as a whole.  So are those of procedures that are translated again in
+// mid-run, after some milliseconds of which nothing is known of what never runs.
+#include "cache/code_cache.h"
+
+namespace tally::engine {
+
+using namespace translate;
+
+bool CodeCache::may_defer(const Unit& unit) const {
+  return optimizations_.has(Optimization::kDefer) && kept_ == nullptr && !unit.renews &&
+         !unit.replaceable && !unit.checked;
+}
+
+// The procedure as it was found; nothing where its bytes are others by now.
+std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit) const {
+  cfg::Procedure result = outline(unit.procedure);
+  result.insns.resize(unit.insn_sizes.size());
+  for (const cfg::Block& block : result.blocks) {
+    LinkAddr at = result.address_of(block);
+    for (uint32_t i = block.first_insn; i < block.first_insn + block.insn_count; ++i) {
+      isa::Insn& insn = result.insns[i];
+      insn = isa::decode(unit.module->view.code_at(at), at.value());
+      if (insn.size == 0 || insn.size != unit.insn_sizes[i]) return std::nullopt;
+      insn.offset = static_cast<uint32_t>(at - result.range.begin);
+      at = at + insn.size;
+    }
+  }
+  return result;
+}
+
+// Makes what was left out of a unit, and leads there all who wait or will come.
+Status CodeCache::emit_rest(Unit& unit) {
+  const std::optional<cfg::Procedure> procedure = with_instructions(unit);
+  if (!procedure) {
+    return make_error("{}+{:#x}: the code is no longer what it was when it was translated",
+                      unit.module->path, unit.procedure.entry.value());
+  }
+  Area& area = *unit.area;
+  const uint64_t at = kAreaHalfBytes + area.cold_used_bytes;
+  if (at + emit_bound_bytes(*procedure) > kAreaSizeBytes) {
+    return make_error("the code cache is full ({} MB); the program runs more code than fits",
+                      kAreaSizeBytes >> 20);
+  }
+  std::vector<bool> is_new(unit.code.links.size());
+  for (size_t i = 0; i < is_new.size(); ++i) is_new[i] = unit.code.links[i].field == CacheAddr();
+  stats_.made_late += unit.procedure.blocks.size() - unit.code.order.size();
+  {
+    const PhaseTimer timer(phases_, Phase::kEmit);
+    isa::Assembler cold(area.memory + at, kAreaSizeBytes - at, area.base + at);
+    const EmitRequest request = emit_request(unit, *procedure, area);
+    translate::emit_rest(cold, request, unit.code);
+    area.cold_used_bytes += (unit.code.rest_bytes + 15u) & ~15u;
+  }
+  register_rest(unit, is_new);
+  return Ok{};
+}
+
+void CodeCache::register_rest(Unit& unit, const std::vector<bool>& new_links) {
+  const PhaseTimer timer(phases_, Phase::kLink);
+  const UnitCode& code = unit.code;
+  add_record(*unit.area,
+             CodeRecord{code.address(code.rest_begin), CodeRecord::Kind::kUnitCold, unit.id, 0});
+  stats_.code_bytes += code.rest_bytes;
+  for (uint32_t i = 0; i < code.sites.size(); ++i) {
+    SiteState& state = sites_[unit.first_site + i];
+    // One that has a place already may have been changed since (keep_flags).
+    if (state.site.field == CacheAddr()) state.site = code.sites[i];
+  }
+  for (uint32_t i = 0; i < code.syscalls.size(); ++i) {
+    syscalls_[unit.first_syscall + i].site = code.syscalls[i];
+  }
+  note_resumes(code);
+  for (uint32_t i = 0; i < code.links.size(); ++i) {
+    if (new_links[i] && optimizations_.has(Optimization::kJoins)) join_or_wait(unit.first_link + i);
+  }
+  // Last of all: from now on threads get there.
+  for (const UnitCode::Wait& wait : code.waits) {
+    put_jmp(code.address(wait.offset) + 1, unit.label(wait.block));
+  }
+}
+
+// Must be asked before any way is made into a block.
+Status CodeCache::give_code(BlockRef ref) {
+  return has_code(ref) ? Status(Ok{}) : emit_rest(*units_[ref.unit]);
+}
+
+Result<BlockRef> CodeCache::with_code(BlockRef ref) {
+  TRY(give_code(ref));
+  return ref;
+}
+
+Result<CacheAddr> CodeCache::take_wait(uint32_t block) {
+  const BlockRef ref = global_block(block);
+  TRY(give_code(ref));
+  return units_[ref.unit]->label(ref.block);
+}
+
+}  // namespace tally::engine
