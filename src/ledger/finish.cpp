@@ -60,7 +60,6 @@ class Builder {
     for (const auto& unit : cache_.units()) {
       if (!unit->renews) build_procedure(members_of(*unit));
     }
-    sum_up_edges();
     pair_returns();
     add_moves();
     add_returns_from_elsewhere();
@@ -117,6 +116,7 @@ class Builder {
     for (const auto& unit : cache_.units()) {
       first_block_[unit->id] = unit->renews ? first_block_[*unit->renews] : total;
       procedure_[unit->id] = unit->renews ? procedure_[*unit->renews] : procedures;
+      has_renewals_ = has_renewals_ || unit->renews;
       if (unit->renews) continue;
       total += static_cast<uint32_t>(unit->procedure.blocks.size());
       ++procedures;
@@ -271,10 +271,13 @@ class Builder {
     const Unit& unit = *members.front();
     const placement::Solution solution = solve_all(members);
     if (request_.solved) request_.solved(*members.back(), solution);
+    const size_t first_edge = out_.edges.size();
     add_procedure(members, solution);
     for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(members, b, solution);
     for (uint32_t e = 0; e < unit.procedure.edges.size(); ++e) add_edge(members, e, solution);
+    const size_t first_pair = out_.edges.size();
     add_pairs(members);
+    if (has_renewals_) sum_up_edges(members.size() > 1 ? first_edge : first_pair);
     add_terms(members);
     name_shared_landings(unit, solution);
     for (const Unit* member : members) cache_.release(member->id);
@@ -586,23 +589,23 @@ class Builder {
     }
   }
 
-  // Two units of a procedure have each an edge for the same branch.
-  void sum_up_edges() {
-    const auto is_renewed = [](const auto& unit) { return unit->renews.has_value(); };
-    if (std::ranges::none_of(cache_.units(), is_renewed)) return;
-    std::ranges::stable_sort(out_.edges, {}, key_of);
-    size_t kept = 0;
-    for (size_t i = 0; i < out_.edges.size(); ++i) {
-      const profile::Edge edge = out_.edges[i];
-      if (kept > 0 && key_of(out_.edges[kept - 1]) == key_of(edge)) {
-        profile::Edge& sum = out_.edges[kept - 1];
-        sum.count += edge.count;
-        sum.source = std::max(sum.source, edge.source);
+  // Two units of a procedure have each an edge for the same branch, and an indirect branch one for
+  // each unit that it led to: of the edges from `first` on, those alike become one.
+  void sum_up_edges(size_t first) {
+    const std::span edges = std::span(out_.edges).subspan(first);
+    if (edges.size() < 2) return;
+    std::ranges::stable_sort(edges, {}, key_of);
+    size_t kept = 1;
+    for (size_t i = 1; i < edges.size(); ++i) {
+      profile::Edge& sum = edges[kept - 1];
+      if (key_of(sum) == key_of(edges[i])) {
+        sum.count += edges[i].count;
+        sum.source = std::max(sum.source, edges[i].source);
       } else {
-        out_.edges[kept++] = edge;
+        edges[kept++] = edges[i];
       }
     }
-    out_.edges.resize(kept);
+    out_.edges.resize(first + kept);
   }
 
   static std::tuple<uint32_t, uint32_t, profile::EdgeKind> key_of(const profile::Edge& edge) {
@@ -748,6 +751,7 @@ class Builder {
   UnitFlows flows_;
   std::vector<uint32_t> first_block_;  // by unit: number of its first block in the profile
   std::vector<uint32_t> procedure_;    // by unit
+  bool has_renewals_ = false;          // some procedures have several
   std::map<uint32_t, std::vector<const LinkPair*>> pairs_of_link_;
   profile::Profile& out_;
   WantedBlocks wanted_;                            // what direct branches lead to
