@@ -93,13 +93,25 @@ Recollected nothing_yet() {
   return left;
 }
 
+// Blocks that were entered as often as control came to them, but by no way that has a count.
+placement::Solution solution_of(const cfg::Procedure& procedure, std::vector<Count> edges) {
+  placement::Solution solution;
+  solution.nodes.assign(procedure.blocks.size() + 1, {0, Origin::kDerived});
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::BlockIndex to = procedure.edges[e].to;
+    if (to != cfg::kExitBlock) solution.nodes[to].value += edges[e].value;
+  }
+  solution.edges = std::move(edges);
+  return solution;
+}
+
 // What a run leaves that was told `before`.
 Recollected left_by(const cfg::Procedure& procedure, std::vector<Count> counts,
                     const EdgeWeights* before, bool& news) {
   Recollected left = nothing_yet();
   WeightsToLeave weights(left, before);
   counts.push_back({7, Origin::kDerived});  // EXIT -> root
-  weights.add(unit_of(procedure), counts);
+  weights.add(unit_of(procedure), solution_of(procedure, counts));
   news = weights.is_news();
   return left;
 }
@@ -246,17 +258,33 @@ TEST(EdgeWeights, TellHowOftenProceduresRan) {
   }
 }
 
+// Of an interpreter's blocks, which come by an indirect jump and leave by another, no edge is
+// counted.
+TEST(EdgeWeights, TargetsOfTablesHaveWhatCameByNoOtherEdge) {
+  cfg::Procedure p;
+  p.blocks.resize(4);
+  p.edges = {{0, 1, cfg::EdgeKind::kTableJump, {}},
+             {0, 2, cfg::EdgeKind::kTableJump, {}},
+             {0, 3, cfg::EdgeKind::kTableJump, {}},
+             {1, 2, cfg::EdgeKind::kJump, {}}};
+  placement::Solution solution;
+  for (const uint64_t count : {0, 0, 0, 40}) solution.edges.push_back({count, Origin::kMeasured});
+  for (const uint64_t count : {90, 40, 65, 0}) solution.nodes.push_back({count, Origin::kDerived});
+  EXPECT_EQ(counts_of_edges(p, solution), (std::vector<uint64_t>{40, 25, 0, 40}));
+}
+
 TEST(EdgeWeights, WhatNeverRanOrIsNotOnRecordIsNotLeft) {
   std::mt19937 random(5);
   const cfg::Procedure p = random_procedure(random, 12);
   Recollected unused = nothing_yet();
   WeightsToLeave of_nothing(unused, nullptr);
-  of_nothing.add(unit_of(p), std::vector<Count>(p.edges.size() + 1, {0, Origin::kMeasured}));
+  const std::vector<Count> zeros(p.edges.size() + 1, {0, Origin::kMeasured});
+  of_nothing.add(unit_of(p), solution_of(p, zeros));
   EXPECT_TRUE(unused.what.weighed.empty());
   EXPECT_FALSE(of_nothing.is_news());
   Recollected left = nothing_yet();
   WeightsToLeave weights(left, nullptr);
-  weights.add(unit_of(p, 1), random_counts(p, random));
+  weights.add(unit_of(p, 1), solution_of(p, random_counts(p, random)));
   EXPECT_TRUE(left.what.weighed.empty());
   EXPECT_FALSE(weights.is_news());
 }

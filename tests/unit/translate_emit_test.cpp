@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "cache/plan.h"
 #include "cfg/procedure.h"
 #include "elf/image.h"
 #include "isa/insn.h"
@@ -130,8 +131,9 @@ TEST(Gateway, WithoutRoomItSaysSo) {
 // ---- units
 // ---------------------------------------------------------------------------------------
 
-// Which counters a plan asks for; the last with its blocks in any order.
-enum class Counters { kNone, kAll, kSome, kSomeInAnyOrder };
+// Which counters a plan asks for; the last two with the blocks in another order, and the very last
+// made in two steps.
+enum class Counters { kNone, kAll, kSome, kSomeInAnyOrder, kSomeInTwoSteps };
 
 Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& random) {
   Plan plan;
@@ -139,8 +141,8 @@ Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& ra
   plan.edge_counter.assign(procedure.edges.size(), kNoCounter);
   int32_t next = 0;
   auto choose = [&](int32_t& counter) {
-    const bool some = which == Counters::kSome || which == Counters::kSomeInAnyOrder;
-    if (which == Counters::kAll || (some && random() % 2)) counter = next++;
+    const bool none = which == Counters::kNone;
+    if (which == Counters::kAll || (!none && random() % 2)) counter = next++;
   };
   for (int32_t& counter : plan.block_counter) choose(counter);
   for (int32_t& counter : plan.edge_counter) choose(counter);
@@ -150,6 +152,7 @@ Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& ra
     std::ranges::shuffle(plan.order, random);
     plan.in_body = static_cast<uint32_t>(random() % (plan.order.size() + 1));
   }
+  if (which == Counters::kSomeInTwoSteps) engine::leave_entry_alone_in_body(procedure, plan);
   return plan;
 }
 
@@ -175,7 +178,10 @@ void close_up(UnitCode& code) {
     close(mark.offset);
     close(mark.counted_offset);
   }
-  for (uint32_t* offset : {&code.cold.thunks_begin, &code.cold.stubs_begin}) close(*offset);
+  for (uint32_t* offset : {&code.cold.thunks_begin, &code.cold.stubs_begin, &code.rest.thunks_begin,
+                           &code.rest.stubs_begin, &code.rest_begin}) {
+    close(*offset);
+  }
 }
 
 class Units : public testing::TestWithParam<Counters> {
@@ -196,6 +202,8 @@ class Units : public testing::TestWithParam<Counters> {
   // Emits `procedure` for a module at `bias` and checks all that can be seen without running it.
   void emit_and_check(const cfg::Procedure& procedure, uint64_t bias);
 
+  void check_left_out() const;
+  void lead_waits_on();
   void check_places();
   void check_copies();
   void check_turned();
@@ -203,7 +211,7 @@ class Units : public testing::TestWithParam<Counters> {
   void check_pushed_returns();
   void check_decodes();
   uint32_t pool_begin(uint32_t part_begin, uint32_t part_end) const;
-  uint32_t seldom_begin() const;
+  uint32_t seldom_begin(uint32_t part_begin) const;
 
   std::shared_ptr<elf::Image> image_;
   cfg::CodeView view_;
@@ -222,7 +230,7 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   procedure_ = &procedure;
   bias_ = bias;
   plan_ = make_plan(procedure, GetParam(), random_);
-  const size_t bound = emit_bound_bytes(procedure);
+  const size_t bound = 2 * emit_bound_bytes(procedure);
   buffer_.assign(bound, 0xcc);
   // Units begin anywhere, not only at multiples of 8.
   const CacheAddr address(bias + 0x10000000 + random_() % 64);
@@ -240,6 +248,7 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   request.bias = bias;
   request.tables_base = kTablesBase;
   request.gateways = gateways_;
+  request.defer = GetParam() == Counters::kSomeInTwoSteps;
   // The cold part may lie anywhere; right behind the body, one buffer shows both.  How long the
   // body is, a first attempt tells.
   std::vector<uint8_t> elsewhere(bound);
@@ -256,6 +265,16 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   ASSERT_EQ(code_.cold_begin, address + body_bytes);
   ASSERT_EQ(code_.size_bytes, body_bytes + as.offset());
   ASSERT_LE(code_.body_bytes, code_.size_bytes);
+  if (!code_.is_whole) {
+    check_left_out();
+    const uint32_t rest_at = code_.size_bytes;
+    isa::Assembler rest(buffer_.data() + rest_at, bound - rest_at, address + rest_at);
+    emit_rest(rest, request, code_);
+    ASSERT_TRUE(code_.is_whole);
+    ASSERT_EQ(code_.size_bytes, rest_at + rest.offset());
+    ASSERT_EQ(code_.address(code_.rest_begin), address + rest_at);
+    lead_waits_on();
+  }
   check_places();
   close_up(code_);
   check_copies();
@@ -263,6 +282,41 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   check_patch_fields();
   check_pushed_returns();
   if (!HasFatalFailure()) check_decodes();
+}
+
+// What has no code is on the lists with all that leaves from it, and each way there has a stub.
+void Units::check_left_out() const {
+  const auto in_body = static_cast<size_t>(plan_.in_body);
+  ASSERT_EQ(code_.order.size(), in_body);
+  std::set<std::pair<uint32_t, uint32_t>> links, waits;
+  for (const Link& link : code_.links) {
+    ASSERT_TRUE(links.emplace(link.block, link.edge).second);
+    ASSERT_EQ(link.field != CacheAddr(), code_.blocks[link.block].exists());
+  }
+  for (uint32_t e = 0; e < procedure_->edges.size(); ++e) {
+    const cfg::Edge& edge = procedure_->edges[e];
+    if (edge.kind == cfg::EdgeKind::kLeave) ASSERT_TRUE(links.contains({edge.from, e}));
+  }
+  for (const UnitCode::Wait& wait : code_.waits) {
+    ASSERT_FALSE(code_.blocks[wait.block].exists());
+    ASSERT_TRUE(waits.emplace(wait.block, 0).second);
+    ASSERT_LE(code_.address(wait.offset).value() & 7, 3u) << "cannot be replaced as a whole";
+  }
+  for (const cfg::Edge& edge : procedure_->edges) {
+    const bool leads_there = edge.to != cfg::kExitBlock && code_.blocks[edge.from].exists() &&
+                             !code_.blocks[edge.to].exists() &&
+                             edge.kind != cfg::EdgeKind::kTableJump;
+    if (leads_there) ASSERT_TRUE(waits.contains({edge.to, 0}));
+  }
+}
+
+// As the code cache does.
+void Units::lead_waits_on() {
+  for (const UnitCode::Wait& wait : code_.waits) {
+    const auto at = static_cast<uint32_t>(code_.address(wait.offset) - code_.begin);
+    isa::Assembler as(buffer_.data() + at, 5, code_.begin + at);
+    as.jmp(code_.address(code_.blocks[wait.block].label).value());
+  }
 }
 
 // Offsets ascend in the order of the blocks, probes lie inside them; each part begins with blocks.
@@ -312,8 +366,9 @@ void Units::check_places() {
   for (const Mark& mark : code_.marks) {
     ASSERT_GE(mark.offset, previous);
     ASSERT_GE(mark.offset, code_.part_of(mark.offset).stubs_begin);
-    ASSERT_LT(mark.offset,
-              mark.offset < kColdOffset ? code_.body_bytes : kColdOffset + code_.cold_bytes);
+    ASSERT_LT(mark.offset, mark.offset < kColdOffset
+                               ? code_.body_bytes
+                               : kColdOffset + code_.cold_bytes + code_.rest_bytes);
     ASSERT_TRUE(mark.offset >= kColdOffset || mark.kind == Mark::Kind::kEdgeStub);
     previous = mark.offset;
   }
@@ -424,21 +479,31 @@ uint32_t Units::pool_begin(uint32_t part_begin, uint32_t part_end) const {
   return static_cast<uint32_t>(begin);
 }
 
-// Where the stubs begin that only the cold part has.
-uint32_t Units::seldom_begin() const {
+// Where the stubs begin that the body does not have, behind the blocks that begin there.
+uint32_t Units::seldom_begin(uint32_t part_begin) const {
   for (const Mark& mark : code_.marks) {
-    if (mark.kind != Mark::Kind::kEdgeStub) return mark.offset;
+    if (mark.offset >= part_begin && mark.kind != Mark::Kind::kEdgeStub) return mark.offset;
   }
   return code_.size_bytes;
 }
 
 void Units::check_decodes() {
-  std::set<uint32_t> data;
   Listing listing(buffer_.data(), code_.begin, code_.size_bytes);
   // Behind the stubs of edges comes the pool of return addresses, which is data.
   listing.read(0, pool_begin(0, code_.body_bytes), {});
-  listing.read(code_.body_bytes, pool_begin(code_.body_bytes, seldom_begin()), {});
-  listing.read(seldom_begin(), code_.size_bytes, data);
+  std::vector<uint32_t> parts{code_.body_bytes};
+  if (code_.rest_bytes != 0) parts.push_back(code_.rest_begin);
+  parts.push_back(code_.size_bytes);
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    const uint32_t seldom = std::min(seldom_begin(parts[i]), parts[i + 1]);
+    listing.read(parts[i], pool_begin(parts[i], seldom), {});
+    // Eight bytes of what a stub began with are left behind the jump that leads on.
+    std::set<uint32_t> data;
+    for (const UnitCode::Wait& wait : code_.waits) {
+      data.insert(static_cast<uint32_t>(code_.address(wait.offset) - code_.begin) + 5);
+    }
+    listing.read(seldom, parts[i + 1], data);
+  }
   if (HasFatalFailure()) return;
   const std::set<CacheAddr> elsewhere = {gateways_.link,    gateways_.indirect, gateways_.ret,
                                          gateways_.syscall, gateways_.event,    gateways_.lookup,
@@ -501,7 +566,7 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
 
 INSTANTIATE_TEST_SUITE_P(Counters, Units,
                          testing::Values(Counters::kNone, Counters::kAll, Counters::kSome,
-                                         Counters::kSomeInAnyOrder),
+                                         Counters::kSomeInAnyOrder, Counters::kSomeInTwoSteps),
                          [](const auto& named) {
                            switch (named.param) {
                              case Counters::kNone:
@@ -510,6 +575,8 @@ INSTANTIATE_TEST_SUITE_P(Counters, Units,
                                return "All";
                              case Counters::kSomeInAnyOrder:
                                return "SomeInAnyOrder";
+                             case Counters::kSomeInTwoSteps:
+                               return "SomeInTwoSteps";
                              case Counters::kSome:
                                break;
                            }
