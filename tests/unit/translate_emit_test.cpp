@@ -295,7 +295,7 @@ void Units::check_left_out() const {
   }
   for (uint32_t e = 0; e < procedure_->edges.size(); ++e) {
     const cfg::Edge& edge = procedure_->edges[e];
-    if (edge.kind == cfg::EdgeKind::kLeave) ASSERT_TRUE(links.contains({edge.from, e}));
+    ASSERT_TRUE(edge.kind != cfg::EdgeKind::kLeave || links.contains({edge.from, e}));
   }
   for (const UnitCode::Wait& wait : code_.waits) {
     ASSERT_FALSE(code_.blocks[wait.block].exists());
@@ -306,7 +306,7 @@ void Units::check_left_out() const {
     const bool leads_there = edge.to != cfg::kExitBlock && code_.blocks[edge.from].exists() &&
                              !code_.blocks[edge.to].exists() &&
                              edge.kind != cfg::EdgeKind::kTableJump;
-    if (leads_there) ASSERT_TRUE(waits.contains({edge.to, 0}));
+    ASSERT_TRUE(!leads_there || waits.contains({edge.to, 0}));
   }
 }
 
