@@ -1,811 +1,450 @@
-// Emission of one unit.  See unit.h for what the code looks like and why.
-#include <algorithm>
-
-#include "base/check.h"
-#include "translate/layout.h"
-#include "translate/unit.h"
+// Emission of one unit: its blocks, and the instructions that end them.  See unit.h.
+#include "translate/unit_emitter.h"
 
 namespace tally::translate {
-namespace {
 
-using cfg::BlockIndex;
-using cfg::Edge;
-using cfg::EdgeKind;
-using isa::Assembler;
-using isa::Flow;
-using isa::Insn;
+UnitCode UnitEmitter::emit() {
+  code_.begin = hot_.here();
+  code_.cold_begin = cold_.here();
+  hot_base_ = hot_.offset();
+  cold_base_ = cold_.offset();
+  code_.blocks.resize(procedure_.blocks.size());
+  code_.insn_offset.resize(procedure_.insns.size());
+  find_return_edges();
+  find_neighbours();
+  const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
+  const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
+  code_.order = plan_.order;
+  emit_part(0, in_body, code_.body);
+  code_.body_bytes = at();
+  as_ = &cold_;
+  if (request_.defer && in_body < count) leave_out(in_body, count);
+  emit_part(in_body, code_.is_whole ? count : in_body, code_.cold);
+  emit_cold();
+  if (!code_.is_whole) emit_waits();
+  apply_fixups();
+  code_.cold_bytes = cold_.offset() - cold_base_;
+  code_.size_bytes =
+      hot_.overflowed() || cold_.overflowed() ? 0 : code_.body_bytes + code_.cold_bytes;
+  return std::move(code_);
+}
 
-class UnitEmitter {
- public:
-  UnitEmitter(Assembler& hot, Assembler& cold, const EmitRequest& request)
-      : hot_(hot),
-        cold_(cold),
-        as_(&hot),
-        request_(request),
-        procedure_(*request.procedure),
-        plan_(*request.plan),
-        bytes_(request.view->code_at(request.procedure->range.begin)) {}
+void UnitEmitter::finish_part(UnitCode::Part& part) {
+  part.thunks_begin = at();
+  emit_thunks();
+  part.stubs_begin = at();
+  emit_edge_stubs();
+  emit_pool();
+}
 
-  UnitCode emit() {
-    code_.begin = hot_.here();
-    code_.cold_begin = cold_.here();
-    hot_base_ = hot_.offset();
-    cold_base_ = cold_.offset();
-    code_.blocks.resize(procedure_.blocks.size());
-    code_.insn_offset.resize(procedure_.insns.size());
-    find_return_edges();
-    find_neighbours();
-    const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
-    const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
-    code_.order = plan_.order;
-    emit_part(0, in_body, code_.body);
-    code_.body_bytes = at();
-    as_ = &cold_;
-    if (request_.defer && in_body < count) leave_out(in_body, count);
-    emit_part(in_body, code_.is_whole ? count : in_body, code_.cold);
-    emit_cold();
-    if (!code_.is_whole) emit_waits();
-    apply_fixups();
-    code_.cold_bytes = cold_.offset() - cold_base_;
-    code_.size_bytes =
-        hot_.overflowed() || cold_.overflowed() ? 0 : code_.body_bytes + code_.cold_bytes;
-    return std::move(code_);
+void UnitEmitter::find_return_edges() {
+  return_edge_.assign(procedure_.blocks.size(), BlockCode::kNone);
+  for (uint32_t e = 0; e < procedure_.edges.size(); ++e) {
+    const Edge& edge = procedure_.edges[e];
+    if (edge.kind == EdgeKind::kCallReturn) return_edge_[edge.to] = e;
   }
+}
 
-  // The blocks that were left out of `code`, behind each other.
-  void emit_rest(UnitCode& code) {
-    code_ = std::move(code);
-    as_ = &cold_;
-    cold_base_ = cold_.offset() - static_cast<uint32_t>(cold_.here() - code_.cold_begin);
-    find_return_edges();
-    const size_t before = code_.order.size();
-    for (BlockIndex b = 0; b < code_.blocks.size(); ++b) {
-      if (!code_.blocks[b].exists()) code_.order.push_back(b);
+void UnitEmitter::find_neighbours() {
+  const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
+  next_.assign(count, cfg::kExitBlock);
+  for (BlockIndex i = 1; i < count; ++i) {
+    if (plan_.order.empty() || i != plan_.in_body) next_[in_order(i - 1)] = in_order(i);
+  }
+}
+
+void UnitEmitter::emit_landing(BlockIndex b) {
+  BlockCode& code = code_.blocks[b];
+  const cfg::Block& block = procedure_.blocks[b];
+  code.landing = at();
+  if (request_.compare == Compare::kAll64) {
+    const Verify verify =
+        emit_verify(*as_, original(procedure_.address_of(block)), request_.compare);
+    point_mismatch(*as_, verify, request_.gateways.lookup.value());
+  }
+  code.landing_accept = at();
+  as_->mov_rcx_gs(tcb::kSpillRcx);
+  if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
+  code.return_counted = at();
+  const uint32_t edge = return_edge_[b];
+  if (plan_.edge_counter[edge] != kNoCounter) {
+    code.return_counted = emit_count(plan_.edge_counter[edge], block.flags_live_in);
+  }
+}
+
+uint32_t UnitEmitter::counter_position(const cfg::Block& block, uint8_t& live) const {
+  const auto insns = procedure_.insns_of(block);
+  uint8_t after = block.flags_live_out;
+  uint32_t best = UINT32_MAX;
+  for (uint32_t i = static_cast<uint32_t>(insns.size()); i-- > 0;) {
+    after = static_cast<uint8_t>(insns[i].flags_read | (after & ~insns[i].flags_written));
+    if ((after & isa::flag::kChangedByInc) == 0) best = i;
+  }
+  live = best == UINT32_MAX ? after : 0;
+  return best == UINT32_MAX ? 0 : best;
+}
+
+void UnitEmitter::emit_block(BlockIndex b) {
+  block_ = b;
+  const cfg::Block& block = procedure_.blocks[b];
+  BlockCode& code = code_.blocks[b];
+  code.landing = BlockCode::kNone;
+  if (behind_a_call(b)) emit_landing(b);
+  code.label = at();
+  if (request_.where != 0 && b == procedure_.entry_block) {
+    as_->mov_gs32_imm(tcb::kWhere, request_.where);
+  }
+  if (request_.checked) emit_check(b, 0);
+  const int32_t counter = plan_.block_counter[b];
+  uint8_t live = 0;
+  code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
+  for (uint32_t i = 0; i < block.insn_count; ++i) {
+    const uint32_t index = block.first_insn + i;
+    if (i == code.probe_insn) {
+      code.probe_begin = at();
+      code.probe_counted = emit_count(counter, live);
     }
-    next_.assign(code_.blocks.size(), cfg::kExitBlock);
-    for (size_t i = before + 1; i < code_.order.size(); ++i) {
-      next_[code_.order[i - 1]] = code_.order[i];
-    }
-    const auto has_place = [](const auto& one) { return one.field != CacheAddr(); };
-    const auto returns = [](const SyscallSite& one) { return one.resume != CacheAddr(); };
-    const auto first_of = [](const auto& list, const auto& has) {
-      return static_cast<size_t>(std::ranges::partition_point(list, has) - list.begin());
-    };
-    listed_ = {first_of(code_.links, has_place), first_of(code_.sites, has_place),
-               first_of(code_.syscalls, returns)};
-    code_.rest_begin = at();
-    for (size_t i = before; i < code_.order.size(); ++i) emit_block(code_.order[i]);
-    finish_part(code_.rest);
-    emit_cold();
-    apply_fixups();
-    CHECK(!cold_.overflowed()) << "the rest of a unit is longer than its bound";
-    code_.rest_bytes = at() - code_.rest_begin;
-    code_.size_bytes += code_.rest_bytes;
-    code_.is_whole = true;
-    code = std::move(code_);
-  }
-
- private:
-  struct Field {  // a 32-bit distance in one of the two parts
-    Assembler* part = nullptr;
-    uint32_t offset = 0;
-    void point_to(uint64_t target) const { part->patch_rel32(offset, target); }
-    CacheAddr address() const { return CacheAddr(part->here().value() - part->offset() + offset); }
-  };
-  enum class Into : uint8_t { kLabel, kLanding };
-  struct Fixup {  // a distance inside the unit, patched at the end
-    Field field;
-    BlockIndex block;
-    Into into = Into::kLabel;
-  };
-  struct PendingThunk {
-    Field field;  // of the `call`
-    BlockIndex block;
-    uint32_t back;
-  };
-  struct TakenEdge {  // a counted one that jumps
-    Field field;
-    uint32_t edge;
-  };
-  struct ColdLink {  // the stub behind an unresolved link
-    Field field;
-    uint32_t link;
-  };
-  struct ColdSite {  // the stub behind an indirect branch or a system call
-    Field field;
-    uint32_t index;
-  };
-  struct ColdCheck {  // the stub behind a comparison with changed code
-    std::vector<Field> fields;
-    uint32_t check = 0;
-  };
-  struct PoolEntry {
-    Field field;
-    uint64_t value;
-  };
-
-  // Blocks of one part, and what belongs to them.
-  void emit_part(BlockIndex begin, BlockIndex end, UnitCode::Part& part) {
-    for (BlockIndex i = begin; i < end; ++i) emit_block(in_order(i));
-    finish_part(part);
-  }
-
-  void finish_part(UnitCode::Part& part) {
-    part.thunks_begin = at();
-    emit_thunks();
-    part.stubs_begin = at();
-    emit_edge_stubs();
-    emit_pool();
-  }
-
-  // ---- blocks without code -----------------------------------------------------------------
-
-  // They keep the numbers of what leaves from them: emit_rest finds these by block and edge.
-  void leave_out(BlockIndex begin, BlockIndex end) {
-    code_.is_whole = false;
-    code_.order.resize(begin);
-    std::vector<BlockIndex> left(plan_.order.begin() + begin, plan_.order.begin() + end);
-    std::ranges::sort(left);
-    for (const BlockIndex b : left) {
-      code_.blocks[b].label = BlockCode::kNone;
-      code_.blocks[b].landing = BlockCode::kNone;
-      list_ways_out(b);
-    }
-  }
-
-  void list_ways_out(BlockIndex b) {
-    const cfg::Block& block = procedure_.blocks[b];
-    for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
-      const Edge& edge = procedure_.edges[e];
-      if (edge.kind == EdgeKind::kLeave) {
-        code_.links.push_back(Link{CacheAddr(), CacheAddr(), edge.target, b, e});
-      }
-    }
-    const Insn& last = procedure_.insns[block.first_insn + block.insn_count - 1];
-    if (block.end == Flow::kCall && !is_call_next(block)) {
-      code_.links.push_back(
-          Link{CacheAddr(), CacheAddr(), LinkAddr(last.target), b, Link::kCallLink});
-    } else if (block.end == Flow::kIndirectCall || block.end == Flow::kIndirectJump) {
-      Site site;
-      site.block = b;
-      site.call = block.end == Flow::kIndirectCall;
-      code_.sites.push_back(site);
-    } else if (block.end == Flow::kSystemCall) {
-      code_.syscalls.push_back(SyscallSite{CacheAddr(), CacheAddr(), b});
-    }
-  }
-
-  // Stubs for blocks that have no code and are led to.
-  void emit_waits() {
-    wait_at_.assign(code_.blocks.size(), BlockCode::kNone);
-    for (const Fixup& fixup : fixups_) {
-      const BlockIndex b = fixup.block;
-      if (code_.blocks[b].exists() || wait_at_[b] != BlockCode::kNone) continue;
-      as_->align_patch_jmp();
-      mark(Mark::Kind::kWait, b);
-      wait_at_[b] = at();
-      code_.waits.push_back({at(), b});
-      as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_wait_event + b));
-      as_->jmp(request_.gateways.event.value());
-    }
-  }
-
-  // Offsets kept in UnitCode.
-  uint32_t to_unit_offset(uint32_t part_offset) const {
-    return as_ == &hot_ ? part_offset - hot_base_ : part_offset - cold_base_ + kColdOffset;
-  }
-  uint32_t at() const { return to_unit_offset(as_->offset()); }
-  // The 32-bit field just emitted.
-  Field last_field() const { return {as_, as_->offset() - 4}; }
-  uint64_t original(LinkAddr a) const { return a.value() + request_.bias; }
-
-  uint8_t live_into(const Edge& edge) const {
-    return edge.to == cfg::kExitBlock ? isa::flag::kAll : procedure_.blocks[edge.to].flags_live_in;
-  }
-  uint32_t emit_count(int32_t counter, uint8_t flags_live) {
-    return to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter),
-                                       flags_live | request_.flags_assumed_live));
-  }
-
-  // The edge that comes back from a call into each block; at most one unless code overlaps.
-  void find_return_edges() {
-    return_edge_.assign(procedure_.blocks.size(), BlockCode::kNone);
-    for (uint32_t e = 0; e < procedure_.edges.size(); ++e) {
-      const Edge& edge = procedure_.edges[e];
-      if (edge.kind == EdgeKind::kCallReturn) return_edge_[edge.to] = e;
-    }
-  }
-  // The block that lies behind each.
-  void find_neighbours() {
-    const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
-    next_.assign(count, cfg::kExitBlock);
-    for (BlockIndex i = 1; i < count; ++i) {
-      if (plan_.order.empty() || i != plan_.in_body) next_[in_order(i - 1)] = in_order(i);
-    }
-  }
-  BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
-  // Whether control can fall from one block into another.
-  bool falls_into(BlockIndex from, BlockIndex to) const {
-    return next_[from] == to && !behind_a_call(to);
-  }
-  bool behind_a_call(BlockIndex b) const { return return_edge_[b] != BlockCode::kNone; }
-
-  void emit_landing(BlockIndex b) {
-    BlockCode& code = code_.blocks[b];
-    const cfg::Block& block = procedure_.blocks[b];
-    code.landing = at();
-    if (request_.compare == Compare::kAll64) {
-      const Verify verify =
-          emit_verify(*as_, original(procedure_.address_of(block)), request_.compare);
-      point_mismatch(*as_, verify, request_.gateways.lookup.value());
-    }
-    code.landing_accept = at();
-    as_->mov_rcx_gs(tcb::kSpillRcx);
-    if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
-    code.return_counted = at();
-    const uint32_t edge = return_edge_[b];
-    if (plan_.edge_counter[edge] != kNoCounter) {
-      code.return_counted = emit_count(plan_.edge_counter[edge], block.flags_live_in);
-    }
-  }
-
-  // The first point of the block at which `inc` may change the flags; the front if there is none.
-  uint32_t counter_position(const cfg::Block& block, uint8_t& live) const {
-    const auto insns = procedure_.insns_of(block);
-    uint8_t after = block.flags_live_out;
-    uint32_t best = UINT32_MAX;
-    for (uint32_t i = static_cast<uint32_t>(insns.size()); i-- > 0;) {
-      after = static_cast<uint8_t>(insns[i].flags_read | (after & ~insns[i].flags_written));
-      if ((after & isa::flag::kChangedByInc) == 0) best = i;
-    }
-    live = best == UINT32_MAX ? after : 0;
-    return best == UINT32_MAX ? 0 : best;
-  }
-
-  void emit_block(BlockIndex b) {
-    block_ = b;
-    const cfg::Block& block = procedure_.blocks[b];
-    BlockCode& code = code_.blocks[b];
-    code.landing = BlockCode::kNone;
-    if (behind_a_call(b)) emit_landing(b);
-    code.label = at();
-    if (request_.where != 0 && b == procedure_.entry_block) {
-      as_->mov_gs32_imm(tcb::kWhere, request_.where);
-    }
-    if (request_.checked) emit_check(b, 0);
-    const int32_t counter = plan_.block_counter[b];
-    uint8_t live = 0;
-    code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
-    for (uint32_t i = 0; i < block.insn_count; ++i) {
-      const uint32_t index = block.first_insn + i;
-      if (i == code.probe_insn) {
-        code.probe_begin = at();
-        code.probe_counted = emit_count(counter, live);
-      }
-      emit_events(index);
-      code_.insn_offset[index] = at();
-      const Insn& insn = procedure_.insns[index];
-      if (insn.flow == Flow::kNone) {
-        copy(insn);
-        if (insn.may_change_code && i + 1 < block.insn_count) emit_check(b, i + 1);
-      } else {
-        emit_terminator(b, insn);
-      }
-    }
-    if (block.end == Flow::kNone) emit_next(b, block.first_edge);
-    code.end = at();
-  }
-
-  // Compares the bytes of a block, from one of its instructions on, with those it was made from.
-  // No flag is changed: should they differ, the new code may look at the flags first of all.
-  void emit_check(BlockIndex b, uint32_t insn_of_block) {
-    const cfg::Block& block = procedure_.blocks[b];
-    const Insn& first = procedure_.insns[block.first_insn + insn_of_block];
-    const uint32_t end = block.offset + block.size_bytes;
-    ColdCheck cold;
-    cold.check = static_cast<uint32_t>(code_.checks.size());
-    code_.checks.push_back({b, insn_of_block});
-    as_->mov_gs_rcx(tcb::kSpillProbe);
-    for (uint32_t from = first.offset; from < end;) {
-      // Aligned loads only: programs that look for an old processor set the alignment check flag.
-      const uint64_t place = original(procedure_.range.begin + from);
-      const uint32_t left = end - from;
-      const uint32_t size = place % 4 == 0 && left >= 4 ? 4 : place % 2 == 0 && left >= 2 ? 2 : 1;
-      emit_compare(from, size);
-      cold.fields.push_back(last_field());
-      from += size;
-    }
-    as_->mov_rcx_gs(tcb::kSpillProbe);
-    cold_checks_.push_back(std::move(cold));
-  }
-
-  // Falls through where `size_bytes` bytes of the program's code are as they were.
-  void emit_compare(uint32_t offset, uint32_t size_bytes) {
-    const uint64_t place = original(procedure_.range.begin + offset);
-    uint32_t expected = 0;
-    for (uint32_t i = size_bytes; i-- > 0;) expected = expected << 8 | bytes_[offset + i];
-    if (size_bytes == 4) {
-      as_->mov_ecx_at(place);
-    } else if (size_bytes == 2) {
-      as_->movzx_ecx_word_at(place);
+    emit_events(index);
+    code_.insn_offset[index] = at();
+    const Insn& insn = procedure_.insns[index];
+    if (insn.flow == Flow::kNone) {
+      copy(insn);
+      if (insn.may_change_code && i + 1 < block.insn_count) emit_check(b, i + 1);
     } else {
-      as_->movzx_ecx_byte_at(place);
-    }
-    as_->lea_ecx_rcx(static_cast<int32_t>(0u - expected));
-    as_->jrcxz(5);  // over the jmp
-    as_->jmp(as_->here().value());
-  }
-
-  void emit_events(uint32_t insn_index) {
-    const auto it = std::ranges::lower_bound(plan_.events, insn_index, {}, &Plan::Event::insn);
-    if (it == plan_.events.end() || it->insn != insn_index) return;
-    emit_event(it->event);
-  }
-
-  void emit_event(uint32_t event) {
-    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(event));
-    as_->jmp(request_.gateways.event.value());
-    code_.events.push_back({event, as_->here()});
-  }
-
-  std::span<const uint8_t> bytes_of(const Insn& insn) const {
-    return bytes_.subspan(insn.offset, insn.size);
-  }
-
-  // Bytes that are no code may decode to an operand gigabytes away.  Should control ever get there
-  // after all, the event names it.
-  bool out_of_reach(const Insn& insn) const {
-    if (insn.disp_offset == 0) return false;
-    const auto distance = static_cast<int64_t>(insn.target + request_.bias - as_->here().value());
-    constexpr int64_t kSlackBytes = 4096;
-    return distance > INT32_MAX - kSlackBytes || distance < INT32_MIN + kSlackBytes;
-  }
-
-  void copy(const Insn& insn) {
-    if (out_of_reach(insn)) return emit_event(request_.first_block_event + block_);
-    const auto bytes = bytes_of(insn);
-    as_->bytes(bytes.data(), bytes.size());
-    if (insn.disp_offset != 0) {
-      // The displacement counts from the end of the instruction, behind any immediate.
-      patch_displacement(as_->offset() - insn.size + insn.disp_offset, insn.target + request_.bias);
+      emit_terminator(b, insn);
     }
   }
+  if (block.end == Flow::kNone) emit_next(b, block.first_edge);
+  code.end = at();
+}
 
-  void patch_displacement(uint32_t field, uint64_t target) {
-    const uint64_t next = as_->here().value();
-    const auto distance = static_cast<int64_t>(target - next);
-    CHECK(distance == static_cast<int32_t>(distance) || as_->overflowed())
-        << "RIP-relative operand out of reach";
-    const uint64_t field_end = as_->here().value() - as_->offset() + field + 4;
-    as_->patch_rel32(field, field_end + static_cast<uint64_t>(distance));
+void UnitEmitter::emit_check(BlockIndex b, uint32_t insn_of_block) {
+  const cfg::Block& block = procedure_.blocks[b];
+  const Insn& first = procedure_.insns[block.first_insn + insn_of_block];
+  const uint32_t end = block.offset + block.size_bytes;
+  ColdCheck cold;
+  cold.check = static_cast<uint32_t>(code_.checks.size());
+  code_.checks.push_back({b, insn_of_block});
+  as_->mov_gs_rcx(tcb::kSpillProbe);
+  for (uint32_t from = first.offset; from < end;) {
+    // Aligned loads only: programs that look for an old processor set the alignment check flag.
+    const uint64_t place = original(procedure_.range.begin + from);
+    const uint32_t left = end - from;
+    const uint32_t size = place % 4 == 0 && left >= 4 ? 4 : place % 2 == 0 && left >= 2 ? 2 : 1;
+    emit_compare(from, size);
+    cold.fields.push_back(last_field());
+    from += size;
   }
+  as_->mov_rcx_gs(tcb::kSpillProbe);
+  cold_checks_.push_back(std::move(cold));
+}
 
-  // A jump along an edge whose counter, if any, has been emitted.
-  void emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall) {
-    const Edge& edge = procedure_.edges[edge_index];
-    if (edge.to == cfg::kExitBlock) {
-      as_->align_patch(1);
-      as_->jmp(as_->here().value());
-      add_link(last_field(), edge.target, from, edge_index);
-      return;
-    }
-    if (may_fall && falls_into(from, edge.to)) return;
-    as_->jmp(as_->here().value());
-    fixups_.push_back({last_field(), edge.to});
+void UnitEmitter::emit_compare(uint32_t offset, uint32_t size_bytes) {
+  const uint64_t place = original(procedure_.range.begin + offset);
+  uint32_t expected = 0;
+  for (uint32_t i = size_bytes; i-- > 0;) expected = expected << 8 | bytes_[offset + i];
+  if (size_bytes == 4) {
+    as_->mov_ecx_at(place);
+  } else if (size_bytes == 2) {
+    as_->movzx_ecx_word_at(place);
+  } else {
+    as_->movzx_ecx_byte_at(place);
   }
+  as_->lea_ecx_rcx(static_cast<int32_t>(0u - expected));
+  as_->jrcxz(5);  // over the jmp
+  as_->jmp(as_->here().value());
+}
 
-  // Falls into the next block, or jumps to it, counting the edge on the way.
-  void emit_next(BlockIndex b, uint32_t edge_index) {
-    const int32_t counter = plan_.edge_counter[edge_index];
-    if (counter != kNoCounter) {
-      code_.blocks[b].edge_counted = emit_count(counter, live_into(procedure_.edges[edge_index]));
-      code_.blocks[b].inline_edge = edge_index;
-    }
-    emit_jump_along(b, edge_index, true);
+bool UnitEmitter::out_of_reach(const Insn& insn) const {
+  if (insn.disp_offset == 0) return false;
+  const auto distance = static_cast<int64_t>(insn.target + request_.bias - as_->here().value());
+  constexpr int64_t kSlackBytes = 4096;
+  return distance > INT32_MAX - kSlackBytes || distance < INT32_MIN + kSlackBytes;
+}
+
+void UnitEmitter::copy(const Insn& insn) {
+  if (out_of_reach(insn)) return emit_event(request_.first_block_event + block_);
+  const auto bytes = bytes_of(insn);
+  as_->bytes(bytes.data(), bytes.size());
+  if (insn.disp_offset != 0) {
+    // The displacement counts from the end of the instruction, behind any immediate.
+    patch_displacement(as_->offset() - insn.size + insn.disp_offset, insn.target + request_.bias);
   }
+}
 
-  void add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
-    const Link link{field.address(), CacheAddr(), target, block, edge};
-    const uint32_t index = put(link, code_.links, listed_.link, [&](const Link& listed) {
-      return std::pair(listed.block, listed.edge) < std::pair(block, edge);
-    });
-    cold_links_.push_back({field, index});
-  }
+void UnitEmitter::patch_displacement(uint32_t field, uint64_t target) {
+  const uint64_t next = as_->here().value();
+  const auto distance = static_cast<int64_t>(target - next);
+  CHECK(distance == static_cast<int32_t>(distance) || as_->overflowed())
+      << "RIP-relative operand out of reach";
+  const uint64_t field_end = as_->here().value() - as_->offset() + field + 4;
+  as_->patch_rel32(field, field_end + static_cast<uint64_t>(distance));
+}
 
-  // Behind the others; or where it was listed, from `listed` on, when its block was left out: these
-  // are in the order that `is_before` tells.  Returns its index.
-  template <class T, class IsBefore>
-  static uint32_t put(const T& one, std::vector<T>& list, std::optional<size_t> listed,
-                      const IsBefore& is_before) {
-    if (!listed) {
-      list.push_back(one);
-      return static_cast<uint32_t>(list.size() - 1);
-    }
-    const auto first = list.begin() + static_cast<ptrdiff_t>(*listed);
-    const auto at = std::partition_point(first, list.end(), is_before);
-    CHECK(at != list.end() && at->block == one.block) << "not on the list of what was left out";
-    *at = one;
-    return static_cast<uint32_t>(at - list.begin());
-  }
-
-  void emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
-    const Edge& edge = procedure_.edges[edge_index];
-    if (plan_.edge_counter[edge_index] != kNoCounter) {
-      taken_edges_.push_back({field, edge_index});
-    } else if (edge.to == cfg::kExitBlock) {
-      add_link(field, edge.target, b, edge_index);
-    } else {
-      fixups_.push_back({field, edge.to});
-    }
-  }
-
-  void emit_conditional(BlockIndex b, const Insn& insn) {
-    const uint32_t taken = procedure_.blocks[b].first_edge;
-    // Turned round where what it jumps to lies next.
-    const Edge& ahead = procedure_.edges[taken];
-    const bool turned = ahead.to != cfg::kExitBlock && falls_into(b, ahead.to);
-    as_->align_patch(2);
-    as_->jcc(turned ? insn.condition ^ 1u : insn.condition, as_->here().value());
-    emit_taken(b, turned ? taken + 1 : taken, last_field());
-    emit_next(b, turned ? taken : taken + 1);
-  }
-
-  // loop, jrcxz: only 8-bit distances, so they hop over a jump to the fall-through path.
-  void emit_counted_jump(BlockIndex b, const Insn& insn) {
-    const uint32_t taken = procedure_.blocks[b].first_edge;
-    const auto bytes = bytes_of(insn);
-    as_->bytes(bytes.data(), bytes.size() - 1);
-    as_->u8(5);
-    as_->jmp(as_->here().value());
-    const uint32_t fall_field = as_->offset() - 4;
+void UnitEmitter::emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall) {
+  const Edge& edge = procedure_.edges[edge_index];
+  if (edge.to == cfg::kExitBlock) {
     as_->align_patch(1);
     as_->jmp(as_->here().value());
-    emit_taken(b, taken, last_field());
-    as_->patch_rel32(fall_field, as_->here().value());
-    emit_next(b, taken + 1);
+    add_link(last_field(), edge.target, from, edge_index);
+    return;
   }
+  if (may_fall && falls_into(from, edge.to)) return;
+  as_->jmp(as_->here().value());
+  fixups_.push_back({last_field(), edge.to});
+}
 
-  void emit_push_return(const Insn& insn) {
-    const uint64_t address = original(procedure_.range.begin + insn.offset + insn.size);
-    if (address < (1ull << 31)) {
-      as_->push_imm32(static_cast<uint32_t>(address));
-      return;
-    }
-    as_->push_rip(as_->here().value());
-    pool_.push_back({last_field(), address});
+void UnitEmitter::emit_next(BlockIndex b, uint32_t edge_index) {
+  const int32_t counter = plan_.edge_counter[edge_index];
+  if (counter != kNoCounter) {
+    code_.blocks[b].edge_counted = emit_count(counter, live_into(procedure_.edges[edge_index]));
+    code_.blocks[b].inline_edge = edge_index;
   }
+  emit_jump_along(b, edge_index, true);
+}
 
-  void emit_call(BlockIndex b, const Insn& insn) {
-    const cfg::Block& block = procedure_.blocks[b];
-    if (is_call_next(block)) {
-      emit_push_return(insn);
-      return emit_next(b, block.first_edge);
-    }
-    emit_call_through_thunk(b, insn);
+void UnitEmitter::add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
+  const Link link{field.address(), CacheAddr(), target, block, edge};
+  const uint32_t index = put(link, code_.links, listed_.link, [&](const Link& listed) {
+    return std::pair(listed.block, listed.edge) < std::pair(block, edge);
+  });
+  cold_links_.push_back({field, index});
+}
+
+void UnitEmitter::emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
+  const Edge& edge = procedure_.edges[edge_index];
+  if (plan_.edge_counter[edge_index] != kNoCounter) {
+    taken_edges_.push_back({field, edge_index});
+  } else if (edge.to == cfg::kExitBlock) {
+    add_link(field, edge.target, b, edge_index);
+  } else {
+    fixups_.push_back({field, edge.to});
   }
+}
 
-  // `call next`: a push and a jump.
-  bool is_call_next(const cfg::Block& block) const {
-    return procedure_.edges[block.first_edge].kind == EdgeKind::kJump;
+void UnitEmitter::emit_conditional(BlockIndex b, const Insn& insn) {
+  const uint32_t taken = procedure_.blocks[b].first_edge;
+  // Turned round where what it jumps to lies next.
+  const Edge& ahead = procedure_.edges[taken];
+  const bool turned = ahead.to != cfg::kExitBlock && falls_into(b, ahead.to);
+  as_->align_patch(2);
+  as_->jcc(turned ? insn.condition ^ 1u : insn.condition, as_->here().value());
+  emit_taken(b, turned ? taken + 1 : taken, last_field());
+  emit_next(b, turned ? taken : taken + 1);
+}
+
+void UnitEmitter::emit_counted_jump(BlockIndex b, const Insn& insn) {
+  const uint32_t taken = procedure_.blocks[b].first_edge;
+  const auto bytes = bytes_of(insn);
+  as_->bytes(bytes.data(), bytes.size() - 1);
+  as_->u8(5);
+  as_->jmp(as_->here().value());
+  const uint32_t fall_field = as_->offset() - 4;
+  as_->align_patch(1);
+  as_->jmp(as_->here().value());
+  emit_taken(b, taken, last_field());
+  as_->patch_rel32(fall_field, as_->here().value());
+  emit_next(b, taken + 1);
+}
+
+void UnitEmitter::emit_push_return(const Insn& insn) {
+  const uint64_t address = original(procedure_.range.begin + insn.offset + insn.size);
+  if (address < (1ull << 31)) {
+    as_->push_imm32(static_cast<uint32_t>(address));
+    return;
   }
+  as_->push_rip(as_->here().value());
+  pool_.push_back({last_field(), address});
+}
 
-  // A call that pairs with a return: the landing must follow at once, where the processor expects
-  // the return.
-  void emit_call_through_thunk(BlockIndex b, const Insn& insn) {
-    const auto edge = procedure_.edge_of_kind(procedure_.blocks[b], EdgeKind::kCallReturn);
-    if (!edge || request_.returns == Returns::kJump) {
-      emit_push_return(insn);
-      return emit_callee(b, insn);
-    }
-    as_->call(as_->here().value());
-    thunks_.push_back({last_field(), b, at()});
-    const BlockIndex back = procedure_.edges[*edge].to;
-    if (next_[b] == back) return;
-    as_->jmp(as_->here().value());
-    fixups_.push_back({last_field(), back, Into::kLanding});
+void UnitEmitter::emit_call(BlockIndex b, const Insn& insn) {
+  const cfg::Block& block = procedure_.blocks[b];
+  if (is_call_next(block)) {
+    emit_push_return(insn);
+    return emit_next(b, block.first_edge);
   }
+  emit_call_through_thunk(b, insn);
+}
 
-  void emit_thunks() {
-    for (const PendingThunk& pending : thunks_) {
-      const cfg::Block& block = procedure_.blocks[pending.block];
-      const Insn& insn = procedure_.insns[block.first_insn + block.insn_count - 1];
-      Thunk thunk;
-      thunk.block = pending.block;
-      thunk.back = pending.back;
-      thunk.offset = at();
-      pending.field.point_to(as_->here().value());
-      const uint64_t back = original(procedure_.range.begin + insn.offset + insn.size);
-      if (back < (1ull << 31)) {
-        as_->mov_top_imm(static_cast<uint32_t>(back));
-      } else {
-        as_->mov_top_imm64(back);
-      }
-      thunk.pushed = at();
-      emit_callee(pending.block, insn);
-      code_.thunks.push_back(thunk);
-    }
-    thunks_.clear();
+void UnitEmitter::emit_call_through_thunk(BlockIndex b, const Insn& insn) {
+  const auto edge = procedure_.edge_of_kind(procedure_.blocks[b], EdgeKind::kCallReturn);
+  if (!edge || request_.returns == Returns::kJump) {
+    emit_push_return(insn);
+    return emit_callee(b, insn);
   }
+  as_->call(as_->here().value());
+  thunks_.push_back({last_field(), b, at()});
+  const BlockIndex back = procedure_.edges[*edge].to;
+  if (next_[b] == back) return;
+  as_->jmp(as_->here().value());
+  fixups_.push_back({last_field(), back, Into::kLanding});
+}
 
-  // Goes to the callee, the return address being on the stack.
-  void emit_callee(BlockIndex b, const Insn& insn) {
-    if (insn.flow != Flow::kCall) return emit_site(b, insn, true);
-    as_->align_patch(1);
-    as_->jmp(as_->here().value());
-    add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
+void UnitEmitter::emit_callee(BlockIndex b, const Insn& insn) {
+  if (insn.flow != Flow::kCall) return emit_site(b, insn, true);
+  as_->align_patch(1);
+  as_->jmp(as_->here().value());
+  add_link(last_field(), LinkAddr(insn.target), b, Link::kCallLink);
+}
+
+void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
+                            std::optional<Unspilled> unspilled) {
+  as_->align_patch_jmp();
+  as_->jmp(as_->here().value());
+  Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled};
+  const Field field = last_field();
+  if (insn.disp_offset == 0) {
+    site.room_bytes = kInlineDispatchBytes;
+    for (uint32_t i = 0; i < site.room_bytes; ++i) as_->u8(0xcc);
   }
+  const auto is_before = [&](const Site& listed) { return listed.block < b; };
+  site_fields_.push_back({field, put(site, code_.sites, listed_.site, is_before)});
+}
 
-  // The jump to a site's pair stubs.  A jump or call through a fixed pointer, as those of the
-  // procedure linkage table, seldom has more than one target; others keep room for the dispatch
-  // that is written behind the jump when there are many.
-  void emit_site(BlockIndex b, const Insn& insn, bool call,
-                 std::optional<Unspilled> unspilled = {}) {
-    as_->align_patch_jmp();
-    as_->jmp(as_->here().value());
-    Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled};
-    const Field field = last_field();
-    if (insn.disp_offset == 0) {
-      site.room_bytes = kInlineDispatchBytes;
-      for (uint32_t i = 0; i < site.room_bytes; ++i) as_->u8(0xcc);
-    }
-    const auto is_before = [&](const Site& listed) { return listed.block < b; };
-    site_fields_.push_back({field, put(site, code_.sites, listed_.site, is_before)});
+void UnitEmitter::emit_load_target(const Insn& insn) {
+  const auto bytes = bytes_of(insn);
+  uint8_t rex = 0x48;
+  for (uint32_t i = 0; i + 1 < insn.modrm_offset; ++i) {
+    const uint8_t byte = bytes[i];
+    if (byte == 0x64 || byte == 0x67) as_->u8(byte);
+    const bool is_rex = (byte & 0xf0) == 0x40 && i + 2 == insn.modrm_offset;
+    if (is_rex) rex = static_cast<uint8_t>(0x48 | (byte & 3));
   }
-
-  // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
-  void emit_load_target(const Insn& insn) {
-    const auto bytes = bytes_of(insn);
-    uint8_t rex = 0x48;
-    for (uint32_t i = 0; i + 1 < insn.modrm_offset; ++i) {
-      const uint8_t byte = bytes[i];
-      if (byte == 0x64 || byte == 0x67) as_->u8(byte);
-      const bool is_rex = (byte & 0xf0) == 0x40 && i + 2 == insn.modrm_offset;
-      if (is_rex) rex = static_cast<uint8_t>(0x48 | (byte & 3));
-    }
-    as_->u8(rex);
-    as_->u8(0x8b);
-    as_->u8(static_cast<uint8_t>((bytes[insn.modrm_offset] & 0xc7) | 1 << 3));
-    const uint32_t operand = as_->offset();
-    as_->bytes(bytes.data() + insn.modrm_offset + 1, insn.size - insn.modrm_offset - 1u);
-    if (insn.disp_offset != 0) {
-      patch_displacement(operand + insn.disp_offset - insn.modrm_offset - 1u,
-                         insn.target + request_.bias);
-    }
+  as_->u8(rex);
+  as_->u8(0x8b);
+  as_->u8(static_cast<uint8_t>((bytes[insn.modrm_offset] & 0xc7) | 1 << 3));
+  const uint32_t operand = as_->offset();
+  as_->bytes(bytes.data() + insn.modrm_offset + 1, insn.size - insn.modrm_offset - 1u);
+  if (insn.disp_offset != 0) {
+    patch_displacement(operand + insn.disp_offset - insn.modrm_offset - 1u,
+                       insn.target + request_.bias);
   }
+}
 
-  // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
-  std::optional<Unspilled> unspilled_jump(BlockIndex b, const Insn& jump) const {
-    const cfg::Block& block = procedure_.blocks[b];
-    if (!request_.unspilled || request_.compare != Compare::kLow32) return std::nullopt;
-    if (jump.flow != Flow::kIndirectJump || block.insn_count < 2) return std::nullopt;
-    const auto bytes = bytes_of(jump);
-    const uint8_t through = bytes[jump.modrm_offset];
-    constexpr uint8_t kRax = 0xe0, kNotrack = 0x3e;  // ModRM of jmp rax
-    if ((through & 0xfc) != kRax || bytes.size() != jump.modrm_offset + 1u) return std::nullopt;
-    // In front of the opcode no REX that would name another register.
-    const bool prefixed = jump.modrm_offset == 2 && bytes[0] == kNotrack;
-    if (jump.modrm_offset != 1 && !prefixed) return std::nullopt;
-    std::vector<std::span<const uint8_t>> before;
-    for (const Insn& insn : procedure_.insns_of(block)) before.push_back(bytes_of(insn));
-    before.pop_back();
-    const auto flags = isa::flags_again(before);
-    if (!flags) return std::nullopt;
-    return Unspilled{static_cast<uint8_t>(through & 3), *flags};
+std::optional<Unspilled> UnitEmitter::unspilled_jump(BlockIndex b, const Insn& jump) const {
+  const cfg::Block& block = procedure_.blocks[b];
+  if (!request_.unspilled || request_.compare != Compare::kLow32) return std::nullopt;
+  if (jump.flow != Flow::kIndirectJump || block.insn_count < 2) return std::nullopt;
+  const auto bytes = bytes_of(jump);
+  const uint8_t through = bytes[jump.modrm_offset];
+  constexpr uint8_t kRax = 0xe0, kNotrack = 0x3e;  // ModRM of jmp rax
+  if ((through & 0xfc) != kRax || bytes.size() != jump.modrm_offset + 1u) return std::nullopt;
+  // In front of the opcode no REX that would name another register.
+  const bool prefixed = jump.modrm_offset == 2 && bytes[0] == kNotrack;
+  if (jump.modrm_offset != 1 && !prefixed) return std::nullopt;
+  std::vector<std::span<const uint8_t>> before;
+  for (const Insn& insn : procedure_.insns_of(block)) before.push_back(bytes_of(insn));
+  before.pop_back();
+  const auto flags = isa::flags_again(before);
+  if (!flags) return std::nullopt;
+  return Unspilled{static_cast<uint8_t>(through & 3), *flags};
+}
+
+void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
+  if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
+  if (const auto jump = unspilled_jump(b, insn)) {
+    as_->mov_gs_reg(tcb::kTarget, jump->reg);
+    return emit_site(b, insn, false, jump);
   }
+  as_->mov_gs_rcx(tcb::kSpillRcx);
+  emit_load_target(insn);
+  as_->mov_gs_rcx(tcb::kTarget);
+  if (insn.flow == Flow::kIndirectCall) return emit_call_through_thunk(b, insn);
+  emit_site(b, insn, false);
+}
 
-  void emit_indirect(BlockIndex b, const Insn& insn) {
-    if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
-    if (const auto jump = unspilled_jump(b, insn)) {
-      as_->mov_gs_reg(tcb::kTarget, jump->reg);
-      return emit_site(b, insn, false, jump);
-    }
-    as_->mov_gs_rcx(tcb::kSpillRcx);
-    emit_load_target(insn);
-    as_->mov_gs_rcx(tcb::kTarget);
-    if (insn.flow == Flow::kIndirectCall) return emit_call_through_thunk(b, insn);
-    emit_site(b, insn, false);
+void UnitEmitter::emit_return(const Insn& insn) {
+  code_.blocks[block_].pops_more = insn.return_pop_bytes != 0;
+  as_->mov_gs_rcx(tcb::kSpillRcx);
+  if (request_.returns == Returns::kPaired || insn.return_pop_bytes != 0) {
+    return emit_return_of_processor(insn.return_pop_bytes);
   }
+  as_->pop_rcx();
+  if (request_.compare == Compare::kAll64) as_->mov_gs_rcx(tcb::kTarget);
+  as_->mov_ecx_ecx();
+  as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
+  as_->jmp_table_rcx8(request_.tables_base + tables::kLandings);
+}
 
-  void emit_return(const Insn& insn) {
-    code_.blocks[block_].pops_more = insn.return_pop_bytes != 0;
-    as_->mov_gs_rcx(tcb::kSpillRcx);
-    if (request_.returns == Returns::kPaired || insn.return_pop_bytes != 0) {
-      return emit_return_of_processor(insn.return_pop_bytes);
-    }
-    as_->pop_rcx();
-    if (request_.compare == Compare::kAll64) as_->mov_gs_rcx(tcb::kTarget);
-    as_->mov_ecx_ecx();
-    as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
-    as_->jmp_table_rcx8(request_.tables_base + tables::kLandings);
-  }
-
-  void emit_return_of_processor(uint32_t pop_bytes) {
-    if (request_.compare == Compare::kAll64) {
-      as_->mov_rcx_top();
-      as_->mov_gs_rcx(tcb::kTarget);
-      as_->mov_ecx_ecx();
-    } else {
-      as_->mov_ecx_top();
-    }
-    const bool wide = request_.returns == Returns::kPaired;
-    if (wide) {
-      as_->mov_ecx_rcx(request_.tables_base + tables::kLandingNumbers);
-      as_->mov_rcx_table_rcx8(request_.tables_base + tables::kWideLandings);
-    } else {
-      // Where other returns jump, no landing is not 0.  The low half alone may take a landing for
-      // none, which then is asked for.
-      as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
-      as_->mov_rcx_table_rcx8(request_.tables_base + tables::kLandings);
-      const auto none = static_cast<uint32_t>(request_.gateways.no_landing.value());
-      as_->mov_gs_rcx(tcb::kSpillProbe);
-      as_->lea_ecx_rcx(static_cast<int32_t>(0u - none));
-    }
-    as_->jrcxz(0);
-    const uint32_t behind_jrcxz = as_->offset();
-    if (!wide) as_->mov_rcx_gs(tcb::kSpillProbe);
-    as_->mov_top_rcx();
-    as_->ret(static_cast<uint16_t>(pop_bytes));
-    as_->patch_u8(behind_jrcxz - 1, static_cast<uint8_t>(as_->offset() - behind_jrcxz));
-    if (pop_bytes == 0) return as_->jmp(request_.gateways.ret_pop.value());
+void UnitEmitter::emit_return_of_processor(uint32_t pop_bytes) {
+  if (request_.compare == Compare::kAll64) {
     as_->mov_rcx_top();
     as_->mov_gs_rcx(tcb::kTarget);
-    as_->lea_rsp_rsp(8 + pop_bytes);
-    as_->jmp(request_.gateways.lookup.value());
+    as_->mov_ecx_ecx();
+  } else {
+    as_->mov_ecx_top();
   }
-
-  // rcx is free here, the kernel overwrites it; it is kept for a signal's handler that looks at it.
-  void emit_syscall(BlockIndex b, const Insn& insn) {
-    as_->mov_gs_rcx(tcb::kSpillRcx);
-    as_->movzx_ecx_ax();
-    as_->movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
-    as_->jrcxz(5);
-    as_->jmp(as_->here().value());
-    const Field field = last_field();
-    as_->syscall_insn();
-    const CacheAddr behind = as_->here();
-    as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
-    const SyscallSite site{behind, as_->here(), b};
-    const auto is_before = [&](const SyscallSite& listed) { return listed.block < b; };
-    syscall_fields_.push_back({field, put(site, code_.syscalls, listed_.syscall, is_before)});
-    emit_next(b, procedure_.blocks[b].first_edge);
+  const bool wide = request_.returns == Returns::kPaired;
+  if (wide) {
+    as_->mov_ecx_rcx(request_.tables_base + tables::kLandingNumbers);
+    as_->mov_rcx_table_rcx8(request_.tables_base + tables::kWideLandings);
+  } else {
+    // Where other returns jump, no landing is not 0.  The low half alone may take a landing for
+    // none, which then is asked for.
+    as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
+    as_->mov_rcx_table_rcx8(request_.tables_base + tables::kLandings);
+    const auto none = static_cast<uint32_t>(request_.gateways.no_landing.value());
+    as_->mov_gs_rcx(tcb::kSpillProbe);
+    as_->lea_ecx_rcx(static_cast<int32_t>(0u - none));
   }
+  as_->jrcxz(0);
+  const uint32_t behind_jrcxz = as_->offset();
+  if (!wide) as_->mov_rcx_gs(tcb::kSpillProbe);
+  as_->mov_top_rcx();
+  as_->ret(static_cast<uint16_t>(pop_bytes));
+  as_->patch_u8(behind_jrcxz - 1, static_cast<uint8_t>(as_->offset() - behind_jrcxz));
+  if (pop_bytes == 0) return as_->jmp(request_.gateways.ret_pop.value());
+  as_->mov_rcx_top();
+  as_->mov_gs_rcx(tcb::kTarget);
+  as_->lea_rsp_rsp(8 + pop_bytes);
+  as_->jmp(request_.gateways.lookup.value());
+}
 
-  void emit_terminator(BlockIndex b, const Insn& insn) {
-    switch (insn.flow) {
-      case Flow::kConditional:
-        return emit_conditional(b, insn);
-      case Flow::kCountedJump:
-        return emit_counted_jump(b, insn);
-      case Flow::kJump:
-        return emit_next(b, procedure_.blocks[b].first_edge);
-      case Flow::kCall:
-        return emit_call(b, insn);
-      case Flow::kIndirectCall:
-      case Flow::kIndirectJump:
-        return emit_indirect(b, insn);
-      case Flow::kReturn:
-        return emit_return(insn);
-      case Flow::kSystemCall:
-        return emit_syscall(b, insn);
-      case Flow::kTrap:
-        copy(insn);
-        as_->u8(0x0f);  // ud2: nothing comes back from here without the monitor
-        as_->u8(0x0b);
-        return;
-      case Flow::kUnsupported:
-        return emit_event(request_.first_block_event + b);
-      case Flow::kNone:
-        break;
-    }
-    CHECK(false) << "not a terminator";
+void UnitEmitter::emit_syscall(BlockIndex b, const Insn& insn) {
+  as_->mov_gs_rcx(tcb::kSpillRcx);
+  as_->movzx_ecx_ax();
+  as_->movzx_ecx_byte_rcx(request_.tables_base + tables::kSyscallClass);
+  as_->jrcxz(5);
+  as_->jmp(as_->here().value());
+  const Field field = last_field();
+  as_->syscall_insn();
+  const CacheAddr behind = as_->here();
+  as_->lea_rcx_address(original(procedure_.range.begin + insn.offset + insn.size));
+  const SyscallSite site{behind, as_->here(), b};
+  const auto is_before = [&](const SyscallSite& listed) { return listed.block < b; };
+  syscall_fields_.push_back({field, put(site, code_.syscalls, listed_.syscall, is_before)});
+  emit_next(b, procedure_.blocks[b].first_edge);
+}
+
+void UnitEmitter::emit_terminator(BlockIndex b, const Insn& insn) {
+  switch (insn.flow) {
+    case Flow::kConditional:
+      return emit_conditional(b, insn);
+    case Flow::kCountedJump:
+      return emit_counted_jump(b, insn);
+    case Flow::kJump:
+      return emit_next(b, procedure_.blocks[b].first_edge);
+    case Flow::kCall:
+      return emit_call(b, insn);
+    case Flow::kIndirectCall:
+    case Flow::kIndirectJump:
+      return emit_indirect(b, insn);
+    case Flow::kReturn:
+      return emit_return(insn);
+    case Flow::kSystemCall:
+      return emit_syscall(b, insn);
+    case Flow::kTrap:
+      copy(insn);
+      as_->u8(0x0f);  // ud2: nothing comes back from here without the monitor
+      as_->u8(0x0b);
+      return;
+    case Flow::kUnsupported:
+      return emit_event(request_.first_block_event + b);
+    case Flow::kNone:
+      break;
   }
-
-  void mark(Mark::Kind kind, uint32_t index, uint32_t counted = 0) {
-    code_.marks.push_back(Mark{at(), kind, index, counted});
-  }
-
-  // Counted edges that jump, close to the bodies: the back edges of loops are among them.
-  void emit_edge_stubs() {
-    for (const TakenEdge& taken : taken_edges_) {
-      const Edge& edge = procedure_.edges[taken.edge];
-      mark(Mark::Kind::kEdgeStub, taken.edge);
-      const size_t own_mark = code_.marks.size() - 1;
-      taken.field.point_to(as_->here().value());
-      code_.marks[own_mark].counted_offset =
-          emit_count(plan_.edge_counter[taken.edge], live_into(edge));
-      emit_jump_along(edge.from, taken.edge, false);
-    }
-    taken_edges_.clear();
-  }
-
-  void emit_cold() {
-    for (size_t i = 0; i < cold_links_.size(); ++i) {
-      mark(Mark::Kind::kLinkStub, cold_links_[i].link);
-      cold_links_[i].field.point_to(as_->here().value());
-      code_.links[cold_links_[i].link].miss_stub = as_->here();
-      as_->mov_gs64_imm(tcb::kArgument,
-                        static_cast<int32_t>(request_.first_link + cold_links_[i].link));
-      as_->jmp(request_.gateways.link.value());
-    }
-    for (const auto& [field, i] : site_fields_) {
-      mark(Mark::Kind::kSiteMiss, i);
-      field.point_to(as_->here().value());
-      code_.sites[i].miss_stub = as_->here();
-      if (const auto& jump = code_.sites[i].unspilled) {
-        emit_again(*as_, *jump, FlagsMatter::kYes);
-        as_->mov_gs_rcx(tcb::kSpillRcx);
-      }
-      as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
-      as_->jmp(request_.gateways.indirect.value());
-    }
-    for (const auto& [field, i] : syscall_fields_) {
-      mark(Mark::Kind::kSyscallStub, i);
-      field.point_to(as_->here().value());
-      as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
-      as_->jmp(request_.gateways.syscall.value());
-    }
-    for (const ColdCheck& cold : cold_checks_) {
-      mark(Mark::Kind::kStaleStub, cold.check);
-      for (const Field& field : cold.fields) field.point_to(as_->here().value());
-      as_->mov_rcx_gs(tcb::kSpillProbe);
-      as_->mov_gs64_imm(tcb::kArgument,
-                        static_cast<int32_t>(request_.first_check_event + cold.check));
-      as_->jmp(request_.gateways.event.value());
-    }
-  }
-
-  void emit_pool() {
-    if (pool_.empty()) return;
-    as_->nops(static_cast<unsigned>((8 - (as_->here().value() & 7)) & 7));
-    for (const PoolEntry& entry : pool_) {
-      entry.field.point_to(as_->here().value());
-      as_->u64(entry.value);
-    }
-    pool_.clear();
-  }
-
-  void apply_fixups() {
-    for (const Fixup& fixup : fixups_) {
-      fixup.field.point_to(code_.address(offset_of(fixup)).value());
-    }
-  }
-
-  uint32_t offset_of(const Fixup& fixup) const {
-    const BlockCode& block = code_.blocks[fixup.block];
-    if (block.exists()) return fixup.into == Into::kLabel ? block.label : block.landing;
-    CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
-    return wait_at_[fixup.block];
-  }
-
-  Assembler& hot_;
-  Assembler& cold_;
-  Assembler* as_;  // the part being written
-  const EmitRequest& request_;
-  const cfg::Procedure& procedure_;
-  const Plan& plan_;
-  std::span<const uint8_t> bytes_;  // of the procedure's range
-  UnitCode code_;
-  uint32_t hot_base_ = 0;
-  uint32_t cold_base_ = 0;
-  BlockIndex block_ = 0;  // being emitted
-  std::vector<uint32_t> return_edge_;
-  std::vector<BlockIndex> next_;
-  std::vector<Fixup> fixups_;
-  std::vector<TakenEdge> taken_edges_;
-  std::vector<ColdLink> cold_links_;
-  std::vector<ColdCheck> cold_checks_;
-  std::vector<PoolEntry> pool_;
-  std::vector<uint32_t> wait_at_;  // by block: its stub, if it was left out
-  std::vector<ColdSite> site_fields_;
-  std::vector<ColdSite> syscall_fields_;
-  struct {  // emit_rest: the first of those that have no place yet
-    std::optional<size_t> link, site, syscall;
-  } listed_;
-  std::vector<PendingThunk> thunks_;
-};
-
-}  // namespace
-
+  CHECK(false) << "not a terminator";
+}
 std::optional<uint32_t> UnitCode::block_at(uint32_t offset) const {
   const auto begins_behind = [&](uint32_t i) {
     const BlockCode& block = blocks[order.empty() ? i : order[i]];

@@ -1,0 +1,174 @@
+// Emission of one unit: what lies behind its blocks, and in place of those that are left out.  See
+// unit.h.
+#include "translate/unit_emitter.h"
+
+namespace tally::translate {
+
+void UnitEmitter::emit_rest(UnitCode& code) {
+  code_ = std::move(code);
+  as_ = &cold_;
+  cold_base_ = cold_.offset() - static_cast<uint32_t>(cold_.here() - code_.cold_begin);
+  find_return_edges();
+  const size_t before = code_.order.size();
+  for (BlockIndex b = 0; b < code_.blocks.size(); ++b) {
+    if (!code_.blocks[b].exists()) code_.order.push_back(b);
+  }
+  next_.assign(code_.blocks.size(), cfg::kExitBlock);
+  for (size_t i = before + 1; i < code_.order.size(); ++i) {
+    next_[code_.order[i - 1]] = code_.order[i];
+  }
+  const auto has_place = [](const auto& one) { return one.field != CacheAddr(); };
+  const auto returns = [](const SyscallSite& one) { return one.resume != CacheAddr(); };
+  const auto first_of = [](const auto& list, const auto& has) {
+    return static_cast<size_t>(std::ranges::partition_point(list, has) - list.begin());
+  };
+  listed_ = {first_of(code_.links, has_place), first_of(code_.sites, has_place),
+             first_of(code_.syscalls, returns)};
+  code_.rest_begin = at();
+  for (size_t i = before; i < code_.order.size(); ++i) emit_block(code_.order[i]);
+  finish_part(code_.rest);
+  emit_cold();
+  apply_fixups();
+  CHECK(!cold_.overflowed()) << "the rest of a unit is longer than its bound";
+  code_.rest_bytes = at() - code_.rest_begin;
+  code_.size_bytes += code_.rest_bytes;
+  code_.is_whole = true;
+  code = std::move(code_);
+}
+
+void UnitEmitter::leave_out(BlockIndex begin, BlockIndex end) {
+  code_.is_whole = false;
+  code_.order.resize(begin);
+  std::vector<BlockIndex> left(plan_.order.begin() + begin, plan_.order.begin() + end);
+  std::ranges::sort(left);
+  for (const BlockIndex b : left) {
+    code_.blocks[b].label = BlockCode::kNone;
+    code_.blocks[b].landing = BlockCode::kNone;
+    list_ways_out(b);
+  }
+}
+
+void UnitEmitter::list_ways_out(BlockIndex b) {
+  const cfg::Block& block = procedure_.blocks[b];
+  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
+    const Edge& edge = procedure_.edges[e];
+    if (edge.kind == EdgeKind::kLeave) {
+      code_.links.push_back(Link{CacheAddr(), CacheAddr(), edge.target, b, e});
+    }
+  }
+  const Insn& last = procedure_.insns[block.first_insn + block.insn_count - 1];
+  if (block.end == Flow::kCall && !is_call_next(block)) {
+    code_.links.push_back(
+        Link{CacheAddr(), CacheAddr(), LinkAddr(last.target), b, Link::kCallLink});
+  } else if (block.end == Flow::kIndirectCall || block.end == Flow::kIndirectJump) {
+    Site site;
+    site.block = b;
+    site.call = block.end == Flow::kIndirectCall;
+    code_.sites.push_back(site);
+  } else if (block.end == Flow::kSystemCall) {
+    code_.syscalls.push_back(SyscallSite{CacheAddr(), CacheAddr(), b});
+  }
+}
+
+void UnitEmitter::emit_waits() {
+  wait_at_.assign(code_.blocks.size(), BlockCode::kNone);
+  for (const Fixup& fixup : fixups_) {
+    const BlockIndex b = fixup.block;
+    if (code_.blocks[b].exists() || wait_at_[b] != BlockCode::kNone) continue;
+    as_->align_patch_jmp();
+    mark(Mark::Kind::kWait, b);
+    wait_at_[b] = at();
+    code_.waits.push_back({at(), b});
+    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_wait_event + b));
+    as_->jmp(request_.gateways.event.value());
+  }
+}
+
+void UnitEmitter::emit_thunks() {
+  for (const PendingThunk& pending : thunks_) {
+    const cfg::Block& block = procedure_.blocks[pending.block];
+    const Insn& insn = procedure_.insns[block.first_insn + block.insn_count - 1];
+    Thunk thunk;
+    thunk.block = pending.block;
+    thunk.back = pending.back;
+    thunk.offset = at();
+    pending.field.point_to(as_->here().value());
+    const uint64_t back = original(procedure_.range.begin + insn.offset + insn.size);
+    if (back < (1ull << 31)) {
+      as_->mov_top_imm(static_cast<uint32_t>(back));
+    } else {
+      as_->mov_top_imm64(back);
+    }
+    thunk.pushed = at();
+    emit_callee(pending.block, insn);
+    code_.thunks.push_back(thunk);
+  }
+  thunks_.clear();
+}
+
+void UnitEmitter::emit_edge_stubs() {
+  for (const TakenEdge& taken : taken_edges_) {
+    const Edge& edge = procedure_.edges[taken.edge];
+    mark(Mark::Kind::kEdgeStub, taken.edge);
+    const size_t own_mark = code_.marks.size() - 1;
+    taken.field.point_to(as_->here().value());
+    code_.marks[own_mark].counted_offset =
+        emit_count(plan_.edge_counter[taken.edge], live_into(edge));
+    emit_jump_along(edge.from, taken.edge, false);
+  }
+  taken_edges_.clear();
+}
+
+void UnitEmitter::emit_cold() {
+  for (size_t i = 0; i < cold_links_.size(); ++i) {
+    mark(Mark::Kind::kLinkStub, cold_links_[i].link);
+    cold_links_[i].field.point_to(as_->here().value());
+    code_.links[cold_links_[i].link].miss_stub = as_->here();
+    as_->mov_gs64_imm(tcb::kArgument,
+                      static_cast<int32_t>(request_.first_link + cold_links_[i].link));
+    as_->jmp(request_.gateways.link.value());
+  }
+  for (const auto& [field, i] : site_fields_) {
+    mark(Mark::Kind::kSiteMiss, i);
+    field.point_to(as_->here().value());
+    code_.sites[i].miss_stub = as_->here();
+    if (const auto& jump = code_.sites[i].unspilled) {
+      emit_again(*as_, *jump, FlagsMatter::kYes);
+      as_->mov_gs_rcx(tcb::kSpillRcx);
+    }
+    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
+    as_->jmp(request_.gateways.indirect.value());
+  }
+  for (const auto& [field, i] : syscall_fields_) {
+    mark(Mark::Kind::kSyscallStub, i);
+    field.point_to(as_->here().value());
+    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
+    as_->jmp(request_.gateways.syscall.value());
+  }
+  for (const ColdCheck& cold : cold_checks_) {
+    mark(Mark::Kind::kStaleStub, cold.check);
+    for (const Field& field : cold.fields) field.point_to(as_->here().value());
+    as_->mov_rcx_gs(tcb::kSpillProbe);
+    as_->mov_gs64_imm(tcb::kArgument,
+                      static_cast<int32_t>(request_.first_check_event + cold.check));
+    as_->jmp(request_.gateways.event.value());
+  }
+}
+
+void UnitEmitter::emit_pool() {
+  if (pool_.empty()) return;
+  as_->nops(static_cast<unsigned>((8 - (as_->here().value() & 7)) & 7));
+  for (const PoolEntry& entry : pool_) {
+    entry.field.point_to(as_->here().value());
+    as_->u64(entry.value);
+  }
+  pool_.clear();
+}
+
+uint32_t UnitEmitter::offset_of(const Fixup& fixup) const {
+  const BlockCode& block = code_.blocks[fixup.block];
+  if (block.exists()) return fixup.into == Into::kLabel ? block.label : block.landing;
+  CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
+  return wait_at_[fixup.block];
+}
+}  // namespace tally::translate

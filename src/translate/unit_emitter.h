@@ -1,0 +1,273 @@
+// The emitter behind emit_unit and emit_rest: what its two halves share.
+//
+// emit_unit.cpp writes blocks and the instructions that end them, emit_stubs.cpp what lies behind
+// them: thunks of calls, stubs, addresses that calls push, and what stands for blocks that were
+// left out.  See unit.h for what the code looks like and why.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "translate/layout.h"
+#include "translate/unit.h"
+
+namespace tally::translate {
+
+using cfg::BlockIndex;
+using cfg::Edge;
+using cfg::EdgeKind;
+using isa::Assembler;
+using isa::Flow;
+using isa::Insn;
+
+// Of one unit, and used once: emit() or emit_rest().
+class UnitEmitter {
+ public:
+  UnitEmitter(Assembler& hot, Assembler& cold, const EmitRequest& request)
+      : hot_(hot),
+        cold_(cold),
+        as_(&hot),
+        request_(request),
+        procedure_(*request.procedure),
+        plan_(*request.plan),
+        bytes_(request.view->code_at(request.procedure->range.begin)) {}
+
+  UnitCode emit();
+
+  // The blocks that were left out of `code`, behind each other.
+  void emit_rest(UnitCode& code);
+
+ private:
+  struct Field {  // a 32-bit distance in one of the two parts
+    Assembler* part = nullptr;
+    uint32_t offset = 0;
+    void point_to(uint64_t target) const { part->patch_rel32(offset, target); }
+    CacheAddr address() const { return CacheAddr(part->here().value() - part->offset() + offset); }
+  };
+  enum class Into : uint8_t { kLabel, kLanding };
+  struct Fixup {  // a distance inside the unit, patched at the end
+    Field field;
+    BlockIndex block;
+    Into into = Into::kLabel;
+  };
+  struct PendingThunk {
+    Field field;  // of the `call`
+    BlockIndex block;
+    uint32_t back;
+  };
+  struct TakenEdge {  // a counted one that jumps
+    Field field;
+    uint32_t edge;
+  };
+  struct ColdLink {  // the stub behind an unresolved link
+    Field field;
+    uint32_t link;
+  };
+  struct ColdSite {  // the stub behind an indirect branch or a system call
+    Field field;
+    uint32_t index;
+  };
+  struct ColdCheck {  // the stub behind a comparison with changed code
+    std::vector<Field> fields;
+    uint32_t check = 0;
+  };
+  struct PoolEntry {
+    Field field;
+    uint64_t value;
+  };
+
+  // Blocks of one part, and what belongs to them.
+  void emit_part(BlockIndex begin, BlockIndex end, UnitCode::Part& part) {
+    for (BlockIndex i = begin; i < end; ++i) emit_block(in_order(i));
+    finish_part(part);
+  }
+
+  void finish_part(UnitCode::Part& part);
+
+  // ---- blocks without code -----------------------------------------------------------------
+
+  // They keep the numbers of what leaves from them: emit_rest finds these by block and edge.
+  void leave_out(BlockIndex begin, BlockIndex end);
+  void list_ways_out(BlockIndex b);
+
+  // Stubs for blocks that have no code and are led to.
+  void emit_waits();
+
+  // Offsets kept in UnitCode.
+  uint32_t to_unit_offset(uint32_t part_offset) const {
+    return as_ == &hot_ ? part_offset - hot_base_ : part_offset - cold_base_ + kColdOffset;
+  }
+  uint32_t at() const { return to_unit_offset(as_->offset()); }
+  // The 32-bit field just emitted.
+  Field last_field() const { return {as_, as_->offset() - 4}; }
+  uint64_t original(LinkAddr a) const { return a.value() + request_.bias; }
+
+  uint8_t live_into(const Edge& edge) const {
+    return edge.to == cfg::kExitBlock ? isa::flag::kAll : procedure_.blocks[edge.to].flags_live_in;
+  }
+  uint32_t emit_count(int32_t counter, uint8_t flags_live) {
+    return to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter),
+                                       flags_live | request_.flags_assumed_live));
+  }
+
+  // The edge that comes back from a call into each block; at most one unless code overlaps.
+  void find_return_edges();
+  // The block that lies behind each.
+  void find_neighbours();
+  BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
+  // Whether control can fall from one block into another.
+  bool falls_into(BlockIndex from, BlockIndex to) const {
+    return next_[from] == to && !behind_a_call(to);
+  }
+  bool behind_a_call(BlockIndex b) const { return return_edge_[b] != BlockCode::kNone; }
+
+  void emit_landing(BlockIndex b);
+
+  // The first point of the block at which `inc` may change the flags; the front if there is none.
+  uint32_t counter_position(const cfg::Block& block, uint8_t& live) const;
+
+  void emit_block(BlockIndex b);
+
+  // Compares the bytes of a block, from one of its instructions on, with those it was made from.
+  // No flag is changed: should they differ, the new code may look at the flags first of all.
+  void emit_check(BlockIndex b, uint32_t insn_of_block);
+
+  // Falls through where `size_bytes` bytes of the program's code are as they were.
+  void emit_compare(uint32_t offset, uint32_t size_bytes);
+
+  void emit_events(uint32_t insn_index) {
+    const auto it = std::ranges::lower_bound(plan_.events, insn_index, {}, &Plan::Event::insn);
+    if (it == plan_.events.end() || it->insn != insn_index) return;
+    emit_event(it->event);
+  }
+
+  void emit_event(uint32_t event) {
+    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(event));
+    as_->jmp(request_.gateways.event.value());
+    code_.events.push_back({event, as_->here()});
+  }
+
+  std::span<const uint8_t> bytes_of(const Insn& insn) const {
+    return bytes_.subspan(insn.offset, insn.size);
+  }
+
+  // Bytes that are no code may decode to an operand gigabytes away.  Should control ever get there
+  // after all, the event names it.
+  bool out_of_reach(const Insn& insn) const;
+
+  void copy(const Insn& insn);
+  void patch_displacement(uint32_t field, uint64_t target);
+
+  // A jump along an edge whose counter, if any, has been emitted.
+  void emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall);
+
+  // Falls into the next block, or jumps to it, counting the edge on the way.
+  void emit_next(BlockIndex b, uint32_t edge_index);
+  void add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge);
+
+  // Behind the others; or where it was listed, from `listed` on, when its block was left out: these
+  // are in the order that `is_before` tells.  Returns its index.
+  template <class T, class IsBefore>
+  static uint32_t put(const T& one, std::vector<T>& list, std::optional<size_t> listed,
+                      const IsBefore& is_before) {
+    if (!listed) {
+      list.push_back(one);
+      return static_cast<uint32_t>(list.size() - 1);
+    }
+    const auto first = list.begin() + static_cast<ptrdiff_t>(*listed);
+    const auto at = std::partition_point(first, list.end(), is_before);
+    CHECK(at != list.end() && at->block == one.block) << "not on the list of what was left out";
+    *at = one;
+    return static_cast<uint32_t>(at - list.begin());
+  }
+
+  void emit_taken(BlockIndex b, uint32_t edge_index, Field field);
+  void emit_conditional(BlockIndex b, const Insn& insn);
+
+  // loop, jrcxz: only 8-bit distances, so they hop over a jump to the fall-through path.
+  void emit_counted_jump(BlockIndex b, const Insn& insn);
+  void emit_push_return(const Insn& insn);
+  void emit_call(BlockIndex b, const Insn& insn);
+
+  // `call next`: a push and a jump.
+  bool is_call_next(const cfg::Block& block) const {
+    return procedure_.edges[block.first_edge].kind == EdgeKind::kJump;
+  }
+
+  // A call that pairs with a return: the landing must follow at once, where the processor expects
+  // the return.
+  void emit_call_through_thunk(BlockIndex b, const Insn& insn);
+  void emit_thunks();
+
+  // Goes to the callee, the return address being on the stack.
+  void emit_callee(BlockIndex b, const Insn& insn);
+
+  // The jump to a site's pair stubs.  A jump or call through a fixed pointer, as those of the
+  // procedure linkage table, seldom has more than one target; others keep room for the dispatch
+  // that is written behind the jump when there are many.
+  void emit_site(BlockIndex b, const Insn& insn, bool call,
+                 std::optional<Unspilled> unspilled = {});
+
+  // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
+  void emit_load_target(const Insn& insn);
+
+  // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
+  std::optional<Unspilled> unspilled_jump(BlockIndex b, const Insn& jump) const;
+
+  void emit_indirect(BlockIndex b, const Insn& insn);
+  void emit_return(const Insn& insn);
+  void emit_return_of_processor(uint32_t pop_bytes);
+
+  // rcx is free here, the kernel overwrites it; it is kept for a signal's handler that looks at it.
+  void emit_syscall(BlockIndex b, const Insn& insn);
+  void emit_terminator(BlockIndex b, const Insn& insn);
+
+  void mark(Mark::Kind kind, uint32_t index, uint32_t counted = 0) {
+    code_.marks.push_back(Mark{at(), kind, index, counted});
+  }
+
+  // Counted edges that jump, close to the bodies: the back edges of loops are among them.
+  void emit_edge_stubs();
+  void emit_cold();
+  void emit_pool();
+
+  void apply_fixups() {
+    for (const Fixup& fixup : fixups_) {
+      fixup.field.point_to(code_.address(offset_of(fixup)).value());
+    }
+  }
+
+  uint32_t offset_of(const Fixup& fixup) const;
+
+  Assembler& hot_;
+  Assembler& cold_;
+  Assembler* as_;  // the part being written
+  const EmitRequest& request_;
+  const cfg::Procedure& procedure_;
+  const Plan& plan_;
+  std::span<const uint8_t> bytes_;  // of the procedure's range
+  UnitCode code_;
+  uint32_t hot_base_ = 0;
+  uint32_t cold_base_ = 0;
+  BlockIndex block_ = 0;  // being emitted
+  std::vector<uint32_t> return_edge_;
+  std::vector<BlockIndex> next_;
+  std::vector<Fixup> fixups_;
+  std::vector<TakenEdge> taken_edges_;
+  std::vector<ColdLink> cold_links_;
+  std::vector<ColdCheck> cold_checks_;
+  std::vector<PoolEntry> pool_;
+  std::vector<uint32_t> wait_at_;  // by block: its stub, if it was left out
+  std::vector<ColdSite> site_fields_;
+  std::vector<ColdSite> syscall_fields_;
+  struct {  // emit_rest: the first of those that have no place yet
+    std::optional<size_t> link, site, syscall;
+  } listed_;
+  std::vector<PendingThunk> thunks_;
+};
+
+}  // namespace tally::translate
