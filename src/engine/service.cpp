@@ -171,6 +171,7 @@ void Service::serve(uint32_t slot) {
     places_.clear();
   }
   calls_replayed_ = 0;
+  ledger_.handler_is_back(slot);
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
   const bool call = request == Request::kSyscall || request == Request::kSyscallDone;
   const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);

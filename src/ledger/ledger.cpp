@@ -260,6 +260,9 @@ void Ledger::close_frame(const elf::BackTrace& trace, uint32_t slot, size_t inde
 void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalKind kind,
                           const std::string& detail) {
   booker_ = slot;
+  if (const Interruption* back = on_way_back(regs, slot)) {
+    return close_thread_at(back->position, back->registers, slot, kind, detail);
+  }
   const Position position = locate(regs, slot);
   if (position.kind == Position::Kind::kUnknown) {
     issue("thread", fmt::format("a thread ended at {:#x}, which is no known place of the code "

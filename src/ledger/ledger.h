@@ -90,6 +90,8 @@ class Ledger : public LedgerBooks {
   // interrupted block is left, and all frames below the new stack pointer.
   void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                     uint64_t stack_pointer);
+  // The thread asks for something else, so it is back from there.
+  void handler_is_back(uint32_t slot) { returning_.erase(slot); }
   // It goes on at `ref`, by an arrival, and not with what it interrupted.
   void handler_goes_to(BlockRef ref) { sent_by_handlers_[ref] += 1; }
   // A jump that ends block `ref` went to code that the kernel executes itself.
@@ -163,6 +165,7 @@ class Ledger : public LedgerBooks {
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   user_regs_struct waiting_registers(const user_regs_struct& regs, uint32_t slot) const;
+  const Interruption* on_way_back(const user_regs_struct& regs, uint32_t slot) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
   bool is_plain(uint32_t slot) const;
@@ -261,6 +264,7 @@ class Ledger : public LedgerBooks {
   tracee::Process& process_;
   KeptRun* kept_ = nullptr;
   Interruptions interruptions_;
+  std::map<uint32_t, Interruption> returning_;  // by thread: what it goes back to
   uint32_t booker_ = 0;
   std::map<uint32_t, Bookings> bookings_;                           // by slot
   std::vector<std::function<void(Ledger&)>>* recording_ = nullptr;  // how to take bookings back

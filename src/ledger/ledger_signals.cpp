@@ -61,12 +61,25 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
   }
   if (back) {
     if (record->position.kind == Position::Kind::kInBlock) keep_where(slot, record->position.ref);
+    if (!record->inherited) returning_.insert_or_assign(slot, *record);
     return;
   }
   if (record->position.kind == Position::Kind::kInBlock && !record->inherited) {
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
   if (stack_pointer > record->registers.rsp) abandon_to(slot, *record, stack_pointer);
+}
+
+// The interruption that a thread gives back with the `rt_sigreturn` that it is about to make: its
+// handler has been left on the books, and its frame says what the kernel is to know of the cache.
+const Interruption* Ledger::on_way_back(const user_regs_struct& regs, uint32_t slot) const {
+  using translate::MailboxState;
+  const auto it = returning_.find(slot);
+  const translate::GatewayCode& gateway = region_.areas().front().gateway;
+  const CacheAddr at(regs.rip);
+  if (it == returning_.end() || at < gateway.posted || at > gateway.syscall_insn) return nullptr;
+  const auto state = static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kState));
+  return state == static_cast<uint32_t>(MailboxState::kAnswered) ? &it->second : nullptr;
 }
 
 // The handler has moved the stack pointer: frames that lie below it are left for good.

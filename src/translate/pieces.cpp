@@ -209,6 +209,7 @@ CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t c
 void emit_post_and_wait(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   raw(as, 0xb8), as.u32(1);                              // mov eax, kPosted
   raw(as, 0x65, 0x87, 0x04, 0x25), as.u32(tcb::kState);  // xchg gs:[state], eax: a barrier
+  code.posted = as.here();
   raw(as, 0x83, 0x3c, 0x25), as.u32(tables_base + tables::kMonitorAsleep), as.u8(0);  // cmp, 0
   raw(as, 0x74, 0);                                                                   // je spin
   const uint32_t je_spin = as.offset();
