@@ -22,6 +22,7 @@
 
 #include "ledger/unit_flow.h"
 #include "ledger/wanted_blocks.h"
+#include "profile/counts.h"
 
 namespace tally::engine {
 
@@ -63,6 +64,7 @@ class Builder {
     pair_returns();
     add_moves();
     add_returns_from_elsewhere();
+    name_impossible();
     std::erase_if(out_.abnormal,
                   [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
     for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
@@ -300,6 +302,25 @@ class Builder {
       out_.issues.push_back(
           {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(edge.to).value()),
            "two overlapping calls come back here; which of them did cannot be told", 1});
+    }
+  }
+
+  // Where flow is not conserved (a thread was killed and nobody saw where it was), more runs may
+  // have stopped short in a block than came to it.  What is left to say of it is that nothing is
+  // known.
+  void name_impossible() {
+    for (profile::Block& block : out_.blocks) {
+      if (block.partial.empty() || block.source == CountSource::kUnknown) continue;
+      const auto counts = profile::instruction_counts(block);
+      if (std::ranges::none_of(counts, [](__int128 count) { return count < 0; })) continue;
+      const profile::Module& module = out_.modules[out_.procedures[block.procedure_id].module_id];
+      out_.issues.push_back({fmt::format("{}+{:#x}", module.path, block.address.value()),
+                             "more runs stopped short in this block than came to it; its count is "
+                             "not known",
+                             1});
+      block.source = CountSource::kUnknown;
+      block.count = 0;
+      block.partial.clear();
     }
   }
 
