@@ -313,12 +313,14 @@ Result<std::optional<Event>> Signals::enter_handler(const Event& event, uint32_t
                                                     const Point& point,
                                                     const user_regs_struct& fallback) {
   const pid_t tid = event.tid;
+  ledger_.handler_ahead(slot, point.position, point.original);
   process_.set_registers(tid, point.original);
   TRY_ASSIGN(Event after, process_.step(tid, event.signal));
   if (tracee::Process::is_handler_entry(after)) {
     TRY(begin_handler(tid, slot, point));
     return std::optional<Event>();
   }
+  if (after.kind != tracee::EventKind::kExiting) ledger_.no_handler_ahead(slot);
   // No handler after all: it was taken away meanwhile, or its frame did not fit on the stack.
   if (after.kind != tracee::EventKind::kGone) process_.set_registers(tid, fallback);
   const bool ignored = after.kind == tracee::EventKind::kSignal && after.signal == SIGSEGV &&

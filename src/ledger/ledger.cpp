@@ -263,7 +263,13 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
   if (const Interruption* back = on_way_back(regs, slot)) {
     return close_thread_at(back->position, back->registers, slot, kind, detail);
   }
-  const Position position = locate(regs, slot);
+  Position position = locate(regs, slot);
+  if (const Entering* entering = at_handler(position, regs, slot)) {
+    if (!entering->is_booked) {
+      return close_thread_at(entering->position, entering->registers, slot, kind, detail);
+    }
+    position = at_start_of(entering->handler);
+  }
   if (position.kind == Position::Kind::kUnknown) {
     issue("thread", fmt::format("a thread ended at {:#x}, which is no known place of the code "
                                 "cache; the counts of its active procedures may be off by one",

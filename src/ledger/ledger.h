@@ -90,6 +90,11 @@ class Ledger : public LedgerBooks {
   // interrupted block is left, and all frames below the new stack pointer.
   void handler_left(uint32_t slot, BlockRef call, uint64_t context, bool back,
                     uint64_t stack_pointer);
+  // A handler is about to be entered, from there in the program; or it is not after all.
+  void handler_ahead(uint32_t slot, const Position& position, const user_regs_struct& registers) {
+    entering_.insert_or_assign(slot, Entering{position, registers, {}, false});
+  }
+  void no_handler_ahead(uint32_t slot) { entering_.erase(slot); }
   // The thread asks for something else, so it is back from there.
   void handler_is_back(uint32_t slot) { returning_.erase(slot); }
   // It goes on at `ref`, by an arrival, and not with what it interrupted.
@@ -165,6 +170,14 @@ class Ledger : public LedgerBooks {
   Position behind_return(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   user_regs_struct waiting_registers(const user_regs_struct& regs, uint32_t slot) const;
+  struct Entering {
+    Position position;  // where the signal struck
+    user_regs_struct registers{};
+    BlockRef handler;  // not valid: in the middle of a block
+    bool is_booked = false;
+  };
+  const Entering* at_handler(const Position& position, const user_regs_struct& regs,
+                             uint32_t slot) const;
   const Interruption* on_way_back(const user_regs_struct& regs, uint32_t slot) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
@@ -265,6 +278,7 @@ class Ledger : public LedgerBooks {
   KeptRun* kept_ = nullptr;
   Interruptions interruptions_;
   std::map<uint32_t, Interruption> returning_;  // by thread: what it goes back to
+  std::map<uint32_t, Entering> entering_;       // by thread: the handler that it entered last
   uint32_t booker_ = 0;
   std::map<uint32_t, Bookings> bookings_;                           // by slot
   std::vector<std::function<void(Ledger&)>>* recording_ = nullptr;  // how to take bookings back

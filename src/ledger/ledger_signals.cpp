@@ -26,6 +26,10 @@ void Ledger::handler_entered(uint32_t slot, const Interruption& interruption, Bl
           "procedures active in it may be off by one");
   }
   keep_interruptions(slot);
+  if (const auto it = entering_.find(slot); it != entering_.end()) {
+    it->second.handler = handler;
+    it->second.is_booked = true;
+  }
   if (handler.valid()) {
     enter_block(handler, AbnormalKind::kSignalHandler, profile::kHandlerBegins);
     keep_where(slot, handler);
@@ -68,6 +72,18 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
   if (stack_pointer > record->registers.rsp) abandon_to(slot, *record, stack_pointer);
+}
+
+// The handler in front of whose first instruction the kernel has put a thread that then was killed:
+// the thread never came to the handler's copy.
+const Ledger::Entering* Ledger::at_handler(const Position& position, const user_regs_struct& regs,
+                                           uint32_t slot) const {
+  const auto it = entering_.find(slot);
+  if (it == entering_.end() || position.kind != Position::Kind::kOutside) return nullptr;
+  const Entering& entering = it->second;
+  const bool is_there =
+      entering.handler.valid() && cache_.address_of(entering.handler) == TargetAddr(regs.rip);
+  return is_there || !entering.is_booked ? &entering : nullptr;
 }
 
 // The interruption that a thread gives back with the `rt_sigreturn` that it is about to make: its

@@ -350,6 +350,7 @@ void Ledger::forget(uint32_t slot) {
   keep_interruptions(slot);
   attach_traces_.erase(slot);
   returning_.erase(slot);
+  entering_.erase(slot);
   stack_begins_.erase(slot);
   jumps_.erase(slot);
   births_.erase(slot);
