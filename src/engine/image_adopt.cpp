@@ -81,7 +81,8 @@ Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& 
   regs.rip = cache_.unit(at.unit).entry_of(at).value();
   regs.rcx = pc.value();
   regs.gs_base = region_.thread_block(*slot).value();
-  process_->set_registers(pid, regs);
+  // What is on the ledger by now would be wrong.
+  if (!process_->set_registers(pid, regs)) return make_error("process {} was killed", pid);
   return Ok{};
 }
 

@@ -158,7 +158,8 @@ Status ImageRun::set_up() {
   user_regs_struct regs = process_->registers(pid);
   regs.rip = cache_.unit(entry.unit).label(entry.block).value();
   regs.gs_base = region_.thread_block(*slot).value();
-  process_->set_registers(pid, regs);
+  // What is on the ledger by now would be wrong.
+  if (!process_->set_registers(pid, regs)) return make_error("{} was killed", program);
   const bool weighs = options_.placement == PlacementKind::kEdges && options_.keeper == nullptr;
   if (weighs && options_.optimizations.has(Optimization::kRenewal)) {
     service_.begin_renewals(options_.stress_renewal);
@@ -377,7 +378,10 @@ void ImageRun::replaced() {
 // A thread has ended without a stop.
 void ImageRun::end_unseen(pid_t tid, uint32_t slot) {
   const bool left = service_.has_left(slot);
-  if (!left) name_vanished(tid);
+  if (!left) {
+    name_vanished(tid);
+    ledger_.drop_inherited(slot);
+  }
   totals_.end(slot, left ? "exit" : "vanished");
 }
 

@@ -100,12 +100,16 @@ class Session {
   void resume(pid_t tid, const ImageRun& image);
   void look_after_held();
   void thread_born(const Event& event, ImageRun& maker);
+  void take_born(pid_t tid, uint64_t flags, pid_t maker_tid, ImageRun& maker);
   Event first_stop_of(pid_t tid);
+  void thread_exiting(const Event& event, ImageRun& image);
   void fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker);
   void process_execed(const Event& event);
+  pid_t former_tid(const Event& event) const;
   std::optional<std::string> why_not_followed(pid_t pid, const ImageRun& old);
   Status follow_exec(pid_t pid, ImageRun& old);
   void thread_gone(const Event& event);
+  void caller_gone(ImageRun& image);
   void finish_if_over(ImageRun& image);
   void group_stopped(const Event& event);
   void stop_with_command(int number);
@@ -219,7 +223,7 @@ void Session::handle_stop(const Event& event, ImageRun& image) {
     case Kind::kForked:
       return thread_born(event, image);
     case Kind::kExiting:
-      return image.thread_exiting(event);
+      return thread_exiting(event, image);
     case Kind::kSignal:
       if (image.is_ending(event.tid)) {
         held_[event.tid] = {event, std::chrono::steady_clock::now()};
@@ -231,10 +235,11 @@ void Session::handle_stop(const Event& event, ImageRun& image) {
       return group_stopped(event);
     case Kind::kThreadReady:  // continued after a stop
     case Kind::kSystemCall:   // only where tracee/watch.h asked for it
-    case Kind::kOther:
     case Kind::kExec:
     case Kind::kGone:
       return resume(event.tid, image);
+    case Kind::kOther:
+      return;  // it goes on to its end by itself
   }
 }
 
@@ -422,13 +427,8 @@ void Session::let_go_of_parked() {
 
 // ---- threads and children ----------------------------------------------------------------------
 
-uint64_t clone_flags(const tracee::Process& process, const Event& event) {
-  user_regs_struct regs{};
-  if (!process.try_registers(event.tid, regs)) {
-    // Killed at this very stop; what it has made says it nearly as well.
-    if (event.vfork) return CLONE_VM | CLONE_VFORK;
-    return event.kind == Kind::kForked ? 0 : CLONE_VM | CLONE_THREAD;
-  }
+// Nothing if the thread is in none of the system calls that make threads and processes.
+std::optional<uint64_t> clone_flags(const tracee::Process& process, const user_regs_struct& regs) {
   uint64_t flags = 0;
   switch (regs.orig_rax) {
     case SYS_clone:
@@ -438,9 +438,19 @@ uint64_t clone_flags(const tracee::Process& process, const Event& event) {
       return flags;
     case SYS_vfork:
       return CLONE_VM | CLONE_VFORK;
-    default:
+    case SYS_fork:
       return 0;
+    default:
+      return std::nullopt;
   }
+}
+
+uint64_t clone_flags(const tracee::Process& process, const Event& event) {
+  user_regs_struct regs{};
+  if (process.try_registers(event.tid, regs)) return clone_flags(process, regs).value_or(0);
+  // Killed at this very stop; what it has made says it nearly as well.
+  if (event.vfork) return CLONE_VM | CLONE_VFORK;
+  return event.kind == Kind::kForked ? 0 : CLONE_VM | CLONE_THREAD;
 }
 
 Event Session::first_stop_of(pid_t tid) {
@@ -449,35 +459,52 @@ Event Session::first_stop_of(pid_t tid) {
     early_.erase(it);
     return first;
   }
-  auto waited = tracee::wait_for_event_of(tid);
-  CHECK(waited.ok()) << "a new thread is not there: " << waited.error().message;
-  return *waited;
+  if (auto waited = tracee::wait_for_event_of(tid)) return *waited;
+  // A process that somebody has killed, and whose end was reported before its birth.
+  Event gone;
+  gone.kind = Kind::kGone;
+  gone.tid = tid;
+  return gone;
+}
+
+void Session::thread_born(const Event& event, ImageRun& maker) {
+  take_born(event.new_tid, clone_flags(maker.process(), event), event.tid, maker);
+  resume(event.tid, maker);
 }
 
 // The child is waited for and taken care of before its maker goes on: until then they share the
 // region, and what is known of the maker's memory holds for the child's.
-void Session::thread_born(const Event& event, ImageRun& maker) {
-  const uint64_t flags = clone_flags(maker.process(), event);
-  const pid_t tid = event.new_tid;
+void Session::take_born(pid_t tid, uint64_t flags, pid_t maker_tid, ImageRun& maker) {
   const Event first = first_stop_of(tid);
   if (first.kind != Kind::kThreadReady && first.kind != Kind::kGroupStop) {
-    handle(first);  // killed before it began
-  } else {
-    if (flags & CLONE_VM) {
-      maker.start_thread(tid, event.tid, !(flags & CLONE_THREAD));
-      owner_[tid] = &maker;
-    } else {
-      fork_child(tid, event.tid, maker);
-    }
-    if (owner_.contains(tid)) {
-      if (first.kind == Kind::kGroupStop) {
-        tracee::listen(tid);
-      } else {
-        resume(tid, *owner_[tid]);
-      }
-    }
+    return handle(first);  // killed before it began
   }
-  resume(event.tid, maker);
+  if (flags & CLONE_VM) {
+    maker.start_thread(tid, maker_tid, !(flags & CLONE_THREAD));
+    owner_[tid] = &maker;
+  } else {
+    fork_child(tid, maker_tid, maker);
+  }
+  if (!owner_.contains(tid)) return;
+  if (first.kind == Kind::kGroupStop) {
+    tracee::listen(tid);
+  } else {
+    resume(tid, *owner_[tid]);
+  }
+}
+
+// Who is killed at a birth comes here, and that is never announced.  A thread that was born is
+// killed as well, but a process lives.
+void Session::thread_exiting(const Event& event, ImageRun& image) {
+  user_regs_struct regs{};
+  if (image.process().try_registers(event.tid, regs)) {
+    const auto flags = clone_flags(image.process(), regs);
+    const auto born = static_cast<int64_t>(regs.rax);
+    const bool lives = flags && (*flags & CLONE_THREAD) == 0 && born > 0;
+    const auto tid = static_cast<pid_t>(born);
+    if (lives && !owner_.contains(tid)) take_born(tid, *flags, event.tid, image);
+  }
+  image.thread_exiting(event);
 }
 
 void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
@@ -494,6 +521,7 @@ void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
   }
   const bool untouched = image->is_untouched();
   image->process().let_go();
+  if (tracee::is_dying(tid)) return;  // it has not run at all
   if (!untouched) {
     kill(tid, SIGKILL);
     return end_process(tid, maker, adopted.error());
@@ -504,12 +532,23 @@ void Session::fork_child(pid_t tid, pid_t maker_tid, ImageRun& maker) {
 
 // ---- exec --------------------------------------------------------------------------------------
 
+// Of one that was killed in its first instant nobody says who it was; but all other threads of its
+// process are gone.
+pid_t Session::former_tid(const Event& event) const {
+  if (event.former_tid != 0) return event.former_tid;
+  for (const auto& [tid, image] : owner_) {
+    if (tid != event.tid && image->pid() == event.tid && !image->is_vfork_child(tid)) return tid;
+  }
+  return event.tid;
+}
+
 void Session::process_execed(const Event& event) {
-  auto it = owner_.find(event.former_tid);
+  const pid_t former = former_tid(event);
+  auto it = owner_.find(former);
   if (it == owner_.end()) return tracee::resume(event.tid);
   ImageRun& old = *it->second;
   owner_.erase(it);
-  old.thread_execed(event.former_tid);
+  old.thread_execed(former);
   if (old.pid() == event.tid) {
     std::erase_if(owner_, [&](const auto& entry) {
       return entry.second == &old && !old.is_vfork_child(entry.first);
@@ -517,8 +556,10 @@ void Session::process_execed(const Event& event) {
     old.replaced();
   }
   if (auto refusal = why_not_followed(event.tid, old)) {
-    old.issue(event.tid == main_pid_ ? "the program" : "children", *refusal);
-    tracee::detach(event.tid);
+    if (!tracee::is_dying(event.tid)) {
+      old.issue(event.tid == main_pid_ ? "the program" : "children", *refusal);
+      tracee::detach(event.tid);
+    }
   } else if (Status status = follow_exec(event.tid, old); !status) {
     // One that was killed meanwhile has not run at all.
     if (!tracee::is_dying(event.tid)) end_process(event.tid, old, status.error());
@@ -586,8 +627,20 @@ void Session::thread_gone(const Event& event) {
   if (it == owner_.end()) return;
   ImageRun& image = *it->second;
   owner_.erase(it);
+  if (event.tid == image.pid()) caller_gone(image);
   image.thread_gone(event);
   finish_if_over(image);
+}
+
+// A process is gone when all its threads are.  Of one in the middle of execve, when the kernel has
+// ended the others already, nothing is reported: it has taken the process' number.
+void Session::caller_gone(ImageRun& image) {
+  std::erase_if(owner_, [&](const auto& entry) {
+    const auto& [tid, owner] = entry;
+    if (owner != &image || image.is_vfork_child(tid)) return false;
+    image.thread_execed(tid);
+    return true;
+  });
 }
 
 void Session::finish_if_over(ImageRun& image) {

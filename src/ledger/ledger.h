@@ -67,6 +67,8 @@ class Ledger : public LedgerBooks {
   void settle_inherited();
   // Those of one thread, which has ended.
   void settle_inherited(uint32_t slot);
+  // Of a thread that vanished nobody knows which of them it has left: it had none.
+  void drop_inherited(uint32_t slot);
   // A thread of a process that runs already, with its own registers as it was found: its frames
   // were entered before.  `inside` is the block whose `syscall` the thread is in, if it is in one;
   // else it goes on through the arrival stub of `at`.

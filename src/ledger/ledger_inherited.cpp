@@ -138,6 +138,10 @@ void Ledger::settle_inherited(uint32_t slot) {
   });
 }
 
+void Ledger::drop_inherited(uint32_t slot) {
+  std::erase_if(inherited_, [&](const auto& entry) { return entry.first.second == slot; });
+}
+
 void Ledger::settle_inherited() {
   booker_ = kInheritedSlot;
   for (const auto& [key, times] : inherited_) enter_inherited(TargetAddr(key.first), times);

@@ -100,6 +100,7 @@ class Orderer {
     }
     std::ranges::stable_sort(chains, std::ranges::greater(), &Chain::heat);
     std::vector<NodeId> heads;
+    heads.reserve(chains.size());
     for (const Chain& chain : chains) heads.push_back(chain.head);
     return heads;
   }

@@ -209,6 +209,17 @@ void Process::kill_all() {
 
 namespace {
 
+// What the kernel says of a stop.  Of a thread that was killed there meanwhile it says nothing, or
+// already what belongs to the stop at its exit, with no sign of that: then this is nothing.
+std::optional<unsigned long> message_of(pid_t tid, int trap) {
+  unsigned long message = 0;
+  siginfo_t now{};
+  if (ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message) != 0) return std::nullopt;
+  if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &now) != 0) return std::nullopt;
+  if (now.si_code != (SIGTRAP | trap << 8)) return std::nullopt;
+  return message;
+}
+
 Event decode_stop(pid_t tid, int status) {
   Event event;
   event.tid = tid;
@@ -220,26 +231,24 @@ Event decode_stop(pid_t tid, int status) {
     return event;
   }
   const int trap = status >> 16;
-  unsigned long message = 0;
-  if (trap != 0) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  const bool speaks = trap != 0 && trap != PTRACE_EVENT_STOP;
+  const auto message = speaks ? message_of(tid, trap) : std::optional<unsigned long>();
   switch (trap) {
     case PTRACE_EVENT_CLONE:
     case PTRACE_EVENT_VFORK:
-      event.kind = EventKind::kThreadBorn;
-      event.vfork = trap == PTRACE_EVENT_VFORK;
-      event.new_tid = static_cast<pid_t>(message);
-      return event;
     case PTRACE_EVENT_FORK:
-      event.kind = EventKind::kForked;
-      event.new_tid = static_cast<pid_t>(message);
+      if (!message) return event;
+      event.kind = trap == PTRACE_EVENT_FORK ? EventKind::kForked : EventKind::kThreadBorn;
+      event.vfork = trap == PTRACE_EVENT_VFORK;
+      event.new_tid = static_cast<pid_t>(*message);
       return event;
     case PTRACE_EVENT_EXEC:
       event.kind = EventKind::kExec;
-      event.former_tid = static_cast<pid_t>(message);
+      event.former_tid = static_cast<pid_t>(message.value_or(0));
       return event;
     case PTRACE_EVENT_EXIT:
       event.kind = EventKind::kExiting;
-      event.signal = static_cast<int>(message & 0x7f);
+      event.signal = static_cast<int>(message.value_or(0) & 0x7f);
       event.name = thread_name(tid);
       return event;
     case PTRACE_EVENT_STOP:

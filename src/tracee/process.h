@@ -52,7 +52,7 @@ enum class EventKind : uint8_t {
   kGone,         // the thread is gone: `exit_status` or `signal`
   kGroupStop,    // stopped by SIGSTOP and the like
   kSystemCall,   // enters or leaves a system call; only where watch.h asked for it
-  kOther,        // a stop without meaning for us (PTRACE_INTERRUPT and the like)
+  kOther,        // the thread was killed at a stop; its end is still to be reported
 };
 
 // How the target's processor time is known: rusage of the reaped process.
@@ -65,7 +65,8 @@ struct Event {
   EventKind kind = EventKind::kOther;
   pid_t tid = 0;
   pid_t new_tid = 0;
-  pid_t former_tid = 0;  // kExec: the thread that made the call; `tid` is the process
+  // kExec: the thread that made the call; `tid` is the process.  0 if it was killed meanwhile.
+  pid_t former_tid = 0;
   bool vfork = false;
   int signal = 0;       // kExiting: that the process dies of, 0 if it exits
   bool exited = false;  // kGone: by exit, with exit_status

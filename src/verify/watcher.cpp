@@ -198,6 +198,8 @@ Status Watcher::handle(const tracee::Event& event) {
       t.listening = true;
       tracee::listen(t.tid);
       return Ok{};
+    case EventKind::kOther:
+      return Ok{};  // goes on to its end by itself
     default:
       tracee::resume_watched(t.tid);
       return Ok{};

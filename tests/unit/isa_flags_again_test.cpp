@@ -42,10 +42,11 @@ class Machine {
     auto* state = reinterpret_cast<State*>(memory_.at(0));
     *state = before;
     Assembler as = memory_.assembler(kCodeAt);
-    static constexpr std::array<uint8_t, 10> kKept = {0x53, 0x55, 0x41, 0x54, 0x41,
-                                                      0x55, 0x41, 0x56, 0x41, 0x57};
-    static constexpr std::array<uint8_t, 11> kGiven = {0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d,
-                                                       0x41, 0x5c, 0x5d, 0x5b, 0xc3};
+    // Behind the kept registers, which are not the same for each caller, two words to be loaded.
+    static constexpr std::array<uint8_t, 14> kKept = {0x53, 0x55, 0x41, 0x54, 0x41, 0x55, 0x41,
+                                                      0x56, 0x41, 0x57, 0x6a, 0x2a, 0x6a, 0x15};
+    static constexpr std::array<uint8_t, 15> kGiven = {
+        0x48, 0x83, 0xc4, 0x10, 0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c, 0x5d, 0x5b, 0xc3};
     as.bytes(kKept.data(), kKept.size());
     for (unsigned r = 0; r < 16; ++r) move(as, 0x8b, r);
     for (const Bytes& insn : insns) as.bytes(insn.data(), insn.size());
