@@ -110,6 +110,7 @@ void CodeCache::follow_linkage_slot(uint32_t id) {
     return;
   }
   const uint32_t site = unit.first_site;
+  if (sites_[site].site.field == CacheAddr()) return;
   const BlockRef to = make_ahead({target, Arrival::kJump});
   if (!to.valid() || units_[to.unit]->replaceable || !give_code(to)) return;
   join_pair(site, target, to);

@@ -273,7 +273,8 @@ class CodeCache : public Translated {
                                       const Area& area) const;
   // See defer.cpp.
   bool may_defer(const Unit& unit) const;
-  std::optional<cfg::Procedure> with_instructions(const Unit& unit) const;
+  static std::optional<cfg::Procedure> with_instructions(const Unit& unit,
+                                                         const cfg::CodeView& file);
   Status emit_rest(Unit& unit);
   void register_rest(Unit& unit, const std::vector<bool>& new_links);
   bool has_code(BlockRef ref) const {

@@ -160,6 +160,8 @@ void CodeCache::recall_pairs() {
     if (units_[ref.unit]->replaceable || !give_code(ref)) continue;
     SiteState& state = sites_[site->second];
     if (!give_code({state.unit, state.site.block})) continue;
+    // Out of reach from where its block lies now.
+    if (state.site.field == CacheAddr()) continue;
     const size_t before = state.pairs.size();
     if (state.site.call) enter_landing({state.unit, state.site.block});
     join_pair(site->second, target, ref);

@@ -16,6 +16,10 @@
 // Blocks are known by their addresses all the time, so other ways to them (an indirect branch, a
 // handler's return, an arrival) end in `resolve`, which has the rest made.
 //
+// The rest is made from the same bytes as the beginning, which are the file's: what the program has
+// there by then may be others, or not be readable at the moment.  Who is in the unit still runs
+// what was there when it was made, as if it had been made as a whole.
+//
 // Not handled: code that the program may replace, and kept counters, whose journal wants units as a
 // whole: their units are made as a whole.  So are those of procedures that are translated again in
 // mid-run, after some milliseconds of which nothing is known of what never runs.
@@ -27,18 +31,20 @@ using namespace translate;
 
 bool CodeCache::may_defer(const Unit& unit) const {
   return optimizations_.has(Optimization::kDefer) && kept_ == nullptr && !unit.renews &&
-         !unit.replaceable && !unit.checked;
+         !unit.replaceable && !unit.checked && !unit.module->generated &&
+         unit.module->image != nullptr;
 }
 
-// The procedure as it was found; nothing where its bytes are others by now.
-std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit) const {
+// The procedure as it was found; nothing where its file has other bytes by now.
+std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit,
+                                                           const cfg::CodeView& file) {
   cfg::Procedure result = outline(unit.procedure);
   result.insns.resize(unit.insn_sizes.size());
   for (const cfg::Block& block : result.blocks) {
     LinkAddr at = result.address_of(block);
     for (uint32_t i = block.first_insn; i < block.first_insn + block.insn_count; ++i) {
       isa::Insn& insn = result.insns[i];
-      insn = isa::decode(unit.module->view.code_at(at), at.value());
+      insn = isa::decode(file.code_at(at), at.value());
       if (insn.size == 0 || insn.size != unit.insn_sizes[i]) return std::nullopt;
       insn.offset = static_cast<uint32_t>(at - result.range.begin);
       at = at + insn.size;
@@ -49,14 +55,16 @@ std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit) con
 
 // Makes what was left out of a unit, and leads there all who wait or will come.
 Status CodeCache::emit_rest(Unit& unit) {
-  const std::optional<cfg::Procedure> procedure = with_instructions(unit);
+  cfg::CodeView file;
+  file.code_at = [&](LinkAddr at) { return unit.module->image->bytes_at(at); };
+  const std::optional<cfg::Procedure> procedure = with_instructions(unit, file);
   if (!procedure) {
-    return make_error("{}+{:#x}: the code is no longer what it was when it was translated",
+    return make_error("{}: the file was changed while the program runs, at {:#x}",
                       unit.module->path, unit.procedure.entry.value());
   }
   Area& area = *unit.area;
   const uint64_t at = kAreaHalfBytes + area.cold_used_bytes;
-  if (at + emit_bound_bytes(*procedure) > kAreaSizeBytes) {
+  if (at + rest_bound_bytes(*procedure, unit.code) > kAreaSizeBytes) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
@@ -66,7 +74,8 @@ Status CodeCache::emit_rest(Unit& unit) {
   {
     const PhaseTimer timer(phases_, Phase::kEmit);
     isa::Assembler cold(area.memory + at, kAreaSizeBytes - at, area.base + at);
-    const EmitRequest request = emit_request(unit, *procedure, area);
+    EmitRequest request = emit_request(unit, *procedure, area);
+    request.view = &file;
     translate::emit_rest(cold, request, unit.code);
     area.cold_used_bytes += (unit.code.rest_bytes + 15u) & ~15u;
   }
@@ -109,6 +118,7 @@ Result<BlockRef> CodeCache::with_code(BlockRef ref) {
 }
 
 Result<CacheAddr> CodeCache::take_wait(uint32_t block) {
+  TRY(check_room());
   const BlockRef ref = global_block(block);
   TRY(give_code(ref));
   return units_[ref.unit]->label(ref.block);

@@ -176,6 +176,8 @@ void Service::serve(uint32_t slot) {
   const bool call = request == Request::kSyscall || request == Request::kSyscallDone;
   const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);
   ++requests_[static_cast<size_t>(request) % requests_.size()];
+  is_settled_ = request == Request::kSyscallDone || request == Request::kEvent;
+  if (!call && request != Request::kEvent) last_translation_ = std::chrono::steady_clock::now();
   const auto argument = load<uint32_t>(slot, tcb::kArgument);
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
   Result<CacheAddr> resume = CacheAddr();

@@ -17,6 +17,8 @@ namespace {
 // both sides some 40 us: on an idle machine 60 us of spinning cost cc1 less processor time than 5
 // or 20; on a busy one less spinning is better.
 constexpr auto kSpin = std::chrono::microseconds(60);
+constexpr auto kShortSpin = std::chrono::microseconds(4);  // where nobody is expected
+constexpr auto kRecently = std::chrono::milliseconds(10);
 // Nobody is missed even if a bell is not heard.
 constexpr auto kSleepMax = std::chrono::milliseconds(200);
 constexpr long kPollNanoseconds = 200'000;
@@ -82,11 +84,20 @@ void ServiceThread::run() {
       continue;
     }
     __builtin_ia32_pause();
-    if (std::chrono::steady_clock::now() - idle_since < kSpin) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - idle_since < (is_settled(now) ? kShortSpin : kSpin)) continue;
     sleep();
     look();
     idle_since = std::chrono::steady_clock::now();
   }
+}
+
+// Nobody is expected to ask soon: what was answered last is followed by nothing, and code that is
+// not translated yet, of which one piece leads to the next, has not been come to for a while.
+bool ServiceThread::is_settled(std::chrono::steady_clock::time_point now) const {
+  return std::ranges::all_of(services_, [&](const Service* service) {
+    return service->is_settled() && now - service->last_translation() > kRecently;
+  });
 }
 
 void ServiceThread::look() {

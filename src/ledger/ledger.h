@@ -158,6 +158,7 @@ class Ledger : public LedgerBooks {
   Position locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
                            const user_regs_struct& regs, uint32_t slot);
   Position locate_in_gateway(uint32_t slot);
+  Position locate_request(translate::Request request, uint32_t slot);
   Position locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot);
   Position behind_popped_return(const user_regs_struct& regs);
   Position in_front_of_return(const user_regs_struct& regs);

@@ -28,6 +28,14 @@ uint32_t behind_syscall(const Unit& unit, uint32_t block) {
   return UINT32_MAX;
 }
 
+// What a thread is about to ask that has come to an entry of the gateway.
+Request entry_at(const Gateways& entries, CacheAddr address) {
+  if (address < entries.indirect) return Request::kLink;
+  if (address < entries.ret) return Request::kIndirect;
+  if (address < entries.syscall) return Request::kReturn;
+  return address < entries.event ? Request::kSyscall : Request::kEvent;
+}
+
 // Behind the `call` of a call block, where the way to a landing elsewhere may lie.
 bool is_behind_call(const Unit& unit, uint32_t block, uint32_t offset) {
   for (const Thunk& thunk : unit.code.thunks) {
@@ -127,6 +135,9 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
   }
   if (address < area->gateway.end) {
     if (address >= area->gateway.entries.lookup) return locate_in_lookup(*area, regs, slot);
+    if (address >= area->gateway.entries.link) {
+      return locate_request(entry_at(area->gateway.entries, address), slot);
+    }
     return locate_in_gateway(slot);
   }
   const CodeRecord* record = cache_.record_at(address);
@@ -212,12 +223,14 @@ Position Ledger::behind_popped_return(const user_regs_struct& regs) {
 
 // A thread inside the gateway is where its request says.
 Position Ledger::locate_in_gateway(uint32_t slot) {
-  const uint8_t* memory = region_.thread_memory(slot);
-  uint32_t request = 0;
-  memcpy(&request, memory + tcb::kRequest, sizeof request);
+  const auto request = static_cast<uint32_t>(tcb_u64(slot, tcb::kRequest));
+  return locate_request(static_cast<Request>(request), slot);
+}
+
+Position Ledger::locate_request(Request request, uint32_t slot) {
   const auto argument = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
   const TargetAddr target(tcb_u64(slot, tcb::kTarget));
-  switch (static_cast<Request>(request)) {
+  switch (request) {
     case Request::kLink: {
       const BlockRef ref = cache_.link_block(argument);
       const Unit& unit = cache_.unit(ref.unit);

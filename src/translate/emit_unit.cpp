@@ -474,11 +474,27 @@ void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code)
   UnitEmitter(none, cold, request).emit_rest(code);
 }
 
+namespace {
+constexpr size_t kUnitOverheadBytes = 256;
+// Landing (80), counter (38), thunk, terminator and stubs (140), and what each instruction may
+// grow.
+size_t block_bound_bytes(const cfg::Block& block) {
+  return block.size_bytes + 320u + block.insn_count * 4u;
+}
+}  // namespace
+
 size_t emit_bound_bytes(const cfg::Procedure& procedure) {
-  // A block's own overhead: landing (80), counter (38), thunk, terminator and stubs (140).
-  size_t bound = 256;
-  for (const cfg::Block& block : procedure.blocks) bound += block.size_bytes + 320u;
-  return bound + procedure.insns.size() * 4;
+  size_t bound = kUnitOverheadBytes;
+  for (const cfg::Block& block : procedure.blocks) bound += block_bound_bytes(block);
+  return bound;
+}
+
+size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code) {
+  size_t bound = kUnitOverheadBytes;
+  for (size_t b = 0; b < code.blocks.size(); ++b) {
+    if (!code.blocks[b].exists()) bound += block_bound_bytes(procedure.blocks[b]);
+  }
+  return bound;
 }
 
 }  // namespace tally::translate

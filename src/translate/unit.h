@@ -279,11 +279,12 @@ struct EmitRequest {
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request);
 
 // Emits the blocks that were left out.  `cold` must be in the area of the unit's cold part, behind
-// it, and have room for emit_bound_bytes.  The stubs in their place are the caller's to lead there.
+// it, and have room for rest_bound_bytes.  The stubs in their place are the caller's to lead there.
 void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code);
 
-// Upper bound of the bytes that either needs.
+// Upper bounds of the bytes that the two need.
 size_t emit_bound_bytes(const cfg::Procedure& procedure);
+size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code);
 
 // ---- pieces shared by units and the lookup chains ----------------------------------------------
 

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""The memory that Tally takes of its targets, and the monitor's own, in first and in later runs.
+
+Each program of the benchmark runs three times under Tally with a folder of its own for what runs
+leave: the first run finds nothing there, the third all that the two before have left.  Memory of
+the target is what of the memory that it shares with the monitor exists at the end of the run (facts
+`memory_..._bytes`), over the bytes of code that were executed; other programs may run meanwhile.
+
+usage: memory.py --tally=PATH [--only=NAME,...] [--scale=1] [--out=bench/memory.md]
+"""
+
+import argparse
+import datetime
+import pathlib
+import shutil
+import sys
+
+import inputs
+import programs
+import run
+import tables
+
+RUNS = 3
+
+
+def measure(tally, program, cache):
+    """Of each run: bytes executed; tables, code, threads; the monitor's peak in KB."""
+    result = []
+    profile = run.WORK / "memory.tally"
+    for _ in range(RUNS):
+        argv = [tally, "profile", "-o", str(profile), "--", *program.argv]
+        done = run.run(argv, program, watch=True, cache=cache)
+        if done.status != 0:
+            sys.exit(f"{program.name} ended with {done.status}: {done.stderr.decode()[:500]}")
+        facts = run.profile_facts(tally, profile)
+        result.append((tables.executed(profile)[2],
+                       *(int(facts[name]) for name in tables.MEMORY), done.peak_kb))
+    return result
+
+
+def cells(executed, in_tables, in_code, in_threads, peak_kb):
+    times = (in_tables + in_code + in_threads) / executed
+    return times, [*(f"{n / 1024:,.0f}" for n in (in_code, in_tables, in_threads)),
+                   f"{times:.1f}", f"{peak_kb / run.KB_PER_MB:.0f}"]
+
+
+def table_of(measured):
+    sides = ("code cache KB", "tables KB", "counters KB", "extra / executed", "monitor MB")
+    lines = [run.row("program", "executed KB", *(f"first: {s}" for s in sides),
+                     *(f"later: {s}" for s in sides)), run.row("---", *["---:"] * 11)]
+    firsts, laters = [], []
+    for name, runs in measured.items():
+        first, first_cells = cells(*runs[0])
+        later, later_cells = cells(*runs[-1])
+        firsts.append(first)
+        laters.append(later)
+        lines.append(run.row(name, f"{runs[0][0] / 1024:,.0f}", *first_cells, *later_cells))
+    means = [f"**{tables.mean(times):.1f}**" for times in (firsts, laters)]
+    lines.append(run.row("**geometric mean**", "", "", "", "", means[0], "", "", "", "", means[1],
+                         ""))
+    missed = [sum(t > tables.GOAL for t in times) for times in (firsts, laters)]
+    words = (f"The goal of at most {tables.GOAL} times is missed by {missed[0]} of {len(firsts)} "
+             f"programs in first runs, and by {missed[1]} in later ones.")
+    return "\n".join([*lines, "", words, ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tally", required=True)
+    parser.add_argument("--only", default="", help="names of programs, with commas")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the inputs")
+    parser.add_argument("--out", type=pathlib.Path)
+    options = parser.parse_args()
+    run.claim_work_folder()
+    folder = run.WORK / ("inputs" if options.scale == 1 else f"inputs-{options.scale:g}")
+    inputs.make_all(folder, options.scale)
+    wanted = options.only.split(",") if options.only else None
+    measured = {}
+    for program in programs.programs(folder, run.WORK, options.scale):
+        if wanted and program.name not in wanted:
+            continue
+        cache = run.WORK / "memory-cache"
+        shutil.rmtree(cache, ignore_errors=True)
+        print(program.name, flush=True)
+        measured[program.name] = measure(str(pathlib.Path(options.tally).resolve()), program, cache)
+    text = "\n".join([
+        "# Memory", "",
+        f"Made by `bench/memory.py` on {datetime.date.today()}: {run.machine()}.", "",
+        "Code executed; pages of the memory shared by target and monitor that exist at the end; the "
+        "monitor's highest resident size. *First*: nothing was left by an earlier run. *Later*: the "
+        "third run.", "", table_of(measured)])
+    print(text)
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
