@@ -69,10 +69,19 @@ void ServiceThread::stop() {
   thread_.join();
 }
 
+// Nobody is expected to ask soon: what was answered last is followed by nothing, and code that is
+// not translated yet, of which one piece leads to the next, has not been come to for a while.
+bool ServiceThread::is_settled(std::chrono::steady_clock::time_point now) const {
+  return std::ranges::all_of(services_, [&](const Service* service) {
+    return service->is_settled() && now - service->last_translation() > kRecently;
+  });
+}
+
 bool ServiceThread::serve_all() {
   bool any = false;
   std::lock_guard lock(mutex_);
   for (Service* service : services_) any |= service->serve_all();
+  if (!any) spin_ = is_settled(std::chrono::steady_clock::now()) ? kShortSpin : kSpin;
   return any;
 }
 
@@ -84,20 +93,11 @@ void ServiceThread::run() {
       continue;
     }
     __builtin_ia32_pause();
-    const auto now = std::chrono::steady_clock::now();
-    if (now - idle_since < (is_settled(now) ? kShortSpin : kSpin)) continue;
+    if (std::chrono::steady_clock::now() - idle_since < spin_) continue;
     sleep();
     look();
     idle_since = std::chrono::steady_clock::now();
   }
-}
-
-// Nobody is expected to ask soon: what was answered last is followed by nothing, and code that is
-// not translated yet, of which one piece leads to the next, has not been come to for a while.
-bool ServiceThread::is_settled(std::chrono::steady_clock::time_point now) const {
-  return std::ranges::all_of(services_, [&](const Service* service) {
-    return service->is_settled() && now - service->last_translation() > kRecently;
-  });
 }
 
 void ServiceThread::look() {

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -50,7 +51,8 @@ class ServiceThread {
   std::mutex mutex_;
   std::vector<Service*> services_;
   std::atomic<bool> stopping_{false};
-  std::atomic<uint32_t> bell_{0};  // our own doorbell: rung when `services_` changes
+  std::atomic<uint32_t> bell_{0};      // our own doorbell: rung when `services_` changes
+  std::chrono::microseconds spin_{0};  // how long after the last request
   std::thread thread_;
 };
 

@@ -320,7 +320,10 @@ Result<std::optional<Event>> Signals::enter_handler(const Event& event, uint32_t
     TRY(begin_handler(tid, slot, point));
     return std::optional<Event>();
   }
-  if (after.kind != tracee::EventKind::kExiting) ledger_.no_handler_ahead(slot);
+  // Any other event is of a thread that dies, perhaps in front of the handler.
+  const bool lives =
+      after.kind == tracee::EventKind::kSignal || after.kind == tracee::EventKind::kGroupStop;
+  if (lives) ledger_.no_handler_ahead(slot);
   // No handler after all: it was taken away meanwhile, or its frame did not fit on the stack.
   if (after.kind != tracee::EventKind::kGone) process_.set_registers(tid, fallback);
   const bool ignored = after.kind == tracee::EventKind::kSignal && after.signal == SIGSEGV &&

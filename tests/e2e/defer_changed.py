@@ -38,7 +38,7 @@ __asm__(".section .strad,\"ax\",@progbits\n.balign 4096\n.fill 4000,1,0xcc\n"
  " incl coldcount(%rip)\n"
  "1: call end_patch\n pop %rbx\n.cfi_def_cfa_offset 8\n mov coldcount(%rip), %eax\n ret\n.cfi_endproc\n.size straddle,.-straddle\n.text\n");
 int main(int argc, char** argv) {
-  sum += straddle(-1); 
+  sum += straddle(-1);
   for (int i = 0; i < 100; ++i) sum += straddle(1);
   go = argc > 1 ? atoi(argv[1]) : 0;
   sum += straddle(1);
@@ -92,7 +92,7 @@ IN_A_LOOP = r"""
 volatile int stop, rare, running;
 volatile unsigned long n;
 volatile int a,b,c,d;
-__attribute__((noinline,aligned(4096),section(".hotpage"))) 
+__attribute__((noinline,aligned(4096),section(".hotpage")))
 static int hot(int x) {
   int s = x;
   while (!stop) {
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     usleep(10000);
     rare = 1;
   }
-  void* r; 
+  void* r;
   for (int i = 0; i < 300 && !stop; ++i) usleep(10000);
   printf("mode %d stop %d a %d b %d c %d d %d rare %d %d\n", mode, stop,a,b,c,d,rare, empty(3));
   fflush(stdout);
@@ -146,7 +146,8 @@ def run(program, mode, cache, *options):
         shutil.copytree(cache, copy)
     else:
         copy = cache
-    done = accepted(["profile", "-o", file, *options, "--", program, str(mode)], what,
+    # Code that was changed after it had run is named.
+    done = accepted(["profile", "-o", file, *options, "--", program, str(mode)], what, quiet=False,
                     env=dict(os.environ, TALLY_CACHE=copy))
     with sqlite3.connect(file) as database:
         late, = database.execute("SELECT value FROM facts WHERE name = 'blocks_made_late'").fetchone()
