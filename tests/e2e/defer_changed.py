@@ -150,7 +150,8 @@ def run(program, mode, cache, *options):
     done = accepted(["profile", "-o", file, *options, "--", program, str(mode)], what, quiet=False,
                     env=dict(os.environ, TALLY_CACHE=copy))
     with sqlite3.connect(file) as database:
-        late, = database.execute("SELECT value FROM facts WHERE name = 'blocks_made_late'").fetchone()
+        facts = database.execute("SELECT value FROM facts WHERE name = 'blocks_made_late'")
+        late = facts.fetchone()[0]
     print(f"{what}: {done.stdout.decode().strip()}; {late} blocks made late")
     return done.stdout, int(late)
 
