@@ -86,9 +86,9 @@ def main():
     text = "\n".join([
         "# Memory", "",
         f"Made by `bench/memory.py` on {datetime.date.today()}: {run.machine()}.", "",
-        "Code executed; pages of the memory shared by target and monitor that exist at the end; the "
-        "monitor's highest resident size. *First*: nothing was left by an earlier run. *Later*: the "
-        "third run.", "", table_of(measured)])
+        "Code executed; pages of the memory shared by target and monitor that exist at the end; "
+        "the monitor's highest resident size. *First*: nothing was left by an earlier run. "
+        "*Later*: the third run.", "", table_of(measured)])
     print(text)
     if options.out:
         options.out.write_text(text, encoding="utf-8")

@@ -36,7 +36,8 @@ __asm__(".section .strad,\"ax\",@progbits\n.balign 4096\n.fill 4000,1,0xcc\n"
  "second: push %rbx\n.cfi_def_cfa_offset 16\n call begin_patch\n"
  " cmpl $0, go(%rip)\n je 1f\n"
  " incl coldcount(%rip)\n"
- "1: call end_patch\n pop %rbx\n.cfi_def_cfa_offset 8\n mov coldcount(%rip), %eax\n ret\n.cfi_endproc\n.size straddle,.-straddle\n.text\n");
+ "1: call end_patch\n pop %rbx\n.cfi_def_cfa_offset 8\n mov coldcount(%rip), %eax\n ret\n"
+ ".cfi_endproc\n.size straddle,.-straddle\n.text\n");
 int main(int argc, char** argv) {
   sum += straddle(-1);
   for (int i = 0; i < 100; ++i) sum += straddle(1);
@@ -59,11 +60,13 @@ volatile int go, x, y, z, guard;
 extern int victim(int); extern int other(int);
 extern char other_[], spare_page[];
 __asm__(".section .strad,\"ax\",@progbits\n.balign 4096\n"
- ".globl other\n.type other,@function\nother:\n.cfi_startproc\n mov %edi,%eax\n add $5,%eax\n ret\n.cfi_endproc\n.size other,.-other\n"
+ ".globl other\n.type other,@function\nother:\n.cfi_startproc\n mov %edi,%eax\n add $5,%eax\n"
+ "ret\n.cfi_endproc\n.size other,.-other\n"
  ".fill 262144-64-(.-other),1,0xcc\n"
  ".globl victim\n.type victim,@function\nvictim:\n.cfi_startproc\n"
  " incl x(%rip)\n cmpl $0, go(%rip)\n jne cold\n mov $3,%eax\n ret\n .fill 80,1,0xcc\n"
- "cold: incl y(%rip)\n movl $77, z(%rip)\n mov $9, %eax\n ret\n.cfi_endproc\n.size victim,.-victim\n"
+ "cold: incl y(%rip)\n movl $77, z(%rip)\n mov $9, %eax\n ret\n.cfi_endproc\n"
+ ".size victim,.-victim\n"
  ".balign 4096\n.globl spare_page\nspare_page: .fill 4096,1,0xcc\n.text\n");
 int main(int argc, char** argv) {
   int g = argc > 1 ? atoi(argv[1]) : 0, s = 0;
@@ -99,7 +102,8 @@ static int hot(int x) {
     running = 1; ++n;
     if (__builtin_expect(rare, 0)) {
       a++;
-      __asm__ goto (".globl key\nkey: .byte 0x0f,0x1f,0x44,0,0\n.pushsection .data\n.globl dest\ndest: .quad %l0\n.popsection" ::::lbl);
+      __asm__ goto (".globl key\nkey: .byte 0x0f,0x1f,0x44,0,0\n"
+                    ".pushsection .data\n.globl dest\ndest: .quad %l0\n.popsection" ::::lbl);
       b++;
       s += 7; rare = 0; stop = 1;
       continue;
