@@ -190,6 +190,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   }
   number_probes(*unit, *known);
   unit->weighed = known->weighed;
+  unit->confirmed = known->confirmed;
   unit->area = module.area;
   TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
@@ -245,6 +246,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   const EdgeWeights::Known known = weights_of(module, procedure.procedure);
   stats_.weighed += known.weighed != nullptr;
   procedure.weighed = known.weighed != nullptr;
+  procedure.confirmed = known.weighed != nullptr && known.weighed->confirmed;
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
                                  optimizations_.has(Optimization::kOrder)};
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
@@ -282,7 +284,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   unit.first_block = next_block_;
   unit.first_check = static_cast<uint32_t>(checks_.size());
   EmitRequest request = emit_request(unit, procedure, area);
-  request.defer = may_defer(unit) && unit.weighed;
+  request.defer = may_defer(unit) && unit.confirmed;
   if (defers_always_ && may_defer(unit)) {
     leave_entry_alone_in_body(procedure, unit.plan);
     request.defer = true;

@@ -4,11 +4,11 @@
 // of all blocks are never executed.  Their copies are most of the code cache, and a good part of
 // what a later run costs before it begins.
 //
-// Idea.  A unit of which an earlier run has left weights gets code for the blocks of its body only
-// (translate/unit.h).  Its graph and its counters are those of the whole procedure, so nothing that
-// counts knows the difference: what has no code was not executed, and its counters are zero.  The
-// first thread that comes to such a block waits at a stub, and the rest of the unit is made: once
-// for each unit.
+// Idea.  A unit of which earlier runs have left weights, and which has run the same ways in two of
+// them (edge_weights.h), gets code for the blocks of its body only (translate/unit.h).  Its graph
+// and its counters are those of the whole procedure, so nothing that counts knows the difference:
+// what has no code was not executed, and its counters are zero.  The first thread that comes to
+// such a block waits at a stub, and the rest of the unit is made: once for each unit.
 //
 //     body:  A: ...; jz C'      C':  ask for block C      becomes   C':  jmp C
 //            B: ...; ret

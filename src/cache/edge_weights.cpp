@@ -13,6 +13,14 @@ namespace {
 
 constexpr uint8_t kHeaviestStep = 255;
 
+// Whether anything ran that had never run before.
+bool strays(std::span<const uint64_t> counts, std::span<const uint8_t> steps) {
+  for (size_t e = 0; e < counts.size(); ++e) {
+    if (counts[e] != 0 && steps[e] == 0) return true;
+  }
+  return false;
+}
+
 // Grows with the count: its power of two, and the 16th of the way to the next.
 uint32_t sixteenths_of_octave(uint64_t count) {
   constexpr unsigned kMantissaBits = 52, kKeptBits = 4;
@@ -124,8 +132,14 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
   total_ += sum;
   if (known_bits == 0 || bits >= known_bits + kBitsThatMatter) fresh_ += sum;
   if (what.steps.size() + counts.size() > Recollection::kStepsMax) return;
+  const bool was_confirmed = known.weighed != nullptr && known.weighed->confirmed;
+  const bool confirmed =
+      most == 0 ? was_confirmed : known.weighed != nullptr && !strays(counts, known.steps);
+  if (most != 0) ran_ += 1;
+  if (confirmed != was_confirmed) turned_ += 1;
   what.weighed.push_back({module, shape, procedure.entry.value(),
-                          static_cast<uint32_t>(counts.size()), std::max(bits, known_bits)});
+                          static_cast<uint32_t>(counts.size()), std::max(bits, known_bits),
+                          confirmed});
   if (bits >= known_bits) {
     append_steps(counts, heaviest, what.steps);
   } else {

@@ -22,6 +22,11 @@
 // procedure's are replaced by those of a run in which its heaviest edge was at least as heavy.  But
 // the file is not written for that alone, unless a sixteenth of what the run has executed had
 // weights of a run less than a sixteenth as large, or none.
+//
+// What never ran may yet do so with other input.  A procedure is confirmed when a run that was told
+// its weights has run it, and no edge that had never run before.  Only of those is left out what
+// never ran (defer.cpp).  The file is written for that, too, if a sixteenth of all procedures that
+// have run are confirmed now that were not, or the reverse.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +88,10 @@ class WeightsToLeave {
   // `solution`: of the procedure's edges first, in its order.
   void add(const Unit& unit, const placement::Solution& solution);
   // Whether what was not known makes a difference.
-  bool is_news() const { return total_ > 0 && fresh_ * kShareThatMatters >= total_; }
+  bool is_news() const {
+    const bool weighs = total_ > 0 && fresh_ * kShareThatMatters >= total_;
+    return weighs || (ran_ > 0 && turned_ * kShareThatMatters >= ran_);
+  }
 
  private:
   static constexpr double kShareThatMatters = 16;
@@ -92,6 +100,7 @@ class WeightsToLeave {
   Recollected& left_;
   const EdgeWeights* before_;
   double total_ = 0, fresh_ = 0;  // executions of edges: all, and those without good weights
+  double ran_ = 0, turned_ = 0;   // procedures: all that ran, those confirmed or no longer so
 };
 
 }  // namespace tally::engine

@@ -34,7 +34,8 @@ struct KnownProcedure {
   std::vector<uint8_t> insn_sizes;
   translate::Plan plan;  // no events; counters from 0 on
   uint32_t counters = 0;
-  bool weighed = false;  // by an earlier run's counts
+  bool weighed = false;    // by an earlier run's counts
+  bool confirmed = false;  // see edge_weights.h
   std::vector<WantedEvent> events;
   std::vector<LinkRange> sources;
   uint64_t digest = 0;  // of the bytes there

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 // Another number whenever discovery or the file changes so that old guesses are worth nothing.
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
+constexpr uint8_t kConfirmed = 0x80;  // beside at most 64 bits
 constexpr const char* kSuffix = ".recall";
 
 uint64_t digest_of(std::span<const uint8_t> bytes) {
@@ -85,7 +86,9 @@ Recollection::Weighed read_weighed(ByteReader& reader) {
   weighed.shape = reader.u32();
   weighed.entry = reader.u64();
   weighed.edges = reader.u32();
-  weighed.heaviest_bits = reader.u8();
+  const uint8_t bits = reader.u8();
+  weighed.heaviest_bits = bits & ~kConfirmed;
+  weighed.confirmed = (bits & kConfirmed) != 0;
   return weighed;
 }
 
@@ -169,7 +172,7 @@ std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
     put(out, weighed.shape);
     put(out, weighed.entry);
     put(out, weighed.edges);
-    put(out, weighed.heaviest_bits);
+    put(out, static_cast<uint8_t>(weighed.heaviest_bits | (weighed.confirmed ? kConfirmed : 0)));
   }
   put_steps(out, recollection.steps);
   put(out, digest_of(out));

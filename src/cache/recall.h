@@ -58,6 +58,7 @@ struct Recollection {
     uint64_t entry = 0;         // link address
     uint32_t edges = 0;         // so many of `steps`, one procedure's behind the other's
     uint8_t heaviest_bits = 0;  // of the largest count at one of its edges, entries among them
+    bool confirmed = false;     // a later run ran it, and nothing that had never run before
     auto operator<=>(const Weighed&) const = default;
   };
   std::vector<std::string> modules;  // build-ids

@@ -69,8 +69,9 @@ struct Unit {
   // See recall.h.
   LinkAddr asked;  // translation was asked for here ...
   Arrival asked_how = Arrival::kCall;
-  bool recalled = false;  // ... by an earlier run
-  bool weighed = false;   // its counters lie by measured weights
+  bool recalled = false;   // ... by an earlier run
+  bool weighed = false;    // its counters lie by measured weights
+  bool confirmed = false;  // see edge_weights.h
 
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);

@@ -146,10 +146,10 @@ def run(program, mode, cache, *options):
     file, what = path("run.tally"), f"{os.path.basename(program)} {mode} {' '.join(options)}"
     copy = path("copied")
     shutil.rmtree(copy, ignore_errors=True)
-    if os.path.exists(cache):
-        shutil.copytree(cache, copy)
-    else:
+    if mode == 0:
         copy = cache
+    else:
+        shutil.copytree(cache, copy)
     # Code that was changed after it had run is named.
     done = accepted(["profile", "-o", file, *options, "--", program, str(mode)], what, quiet=False,
                     env=dict(os.environ, TALLY_CACHE=copy))
@@ -165,6 +165,7 @@ for name, source, modes in (("two_pages", TWO_PAGES, (1, 2)), ("on_the_edge", ON
     for flags in (["-O2", "-pie"], ["-O1", "-no-pie"]):
         program = compile_c(name + "".join(flags), source, *flags, "-pthread")
         cache = path(name + "".join(flags) + "-cache")
+        run(program, 0, cache)
         run(program, 0, cache)
         for mode in modes:
             whole, _ = run(program, mode, cache, "--no-opt=defer")

@@ -220,6 +220,7 @@ TEST(EdgeWeights, ALargeRunsReplaceASmallOnes) {
   const std::vector<Count> large = times(other, bigger);
   bool news = false;
   Recollected first = left_by(p, small, nullptr, news);
+  first.what.weighed[0].confirmed = true;
   const EdgeWeights of_small(first.what);
   EXPECT_EQ(left_by(p, small, &of_small, news).what.steps, steps_of(small));
   EXPECT_FALSE(news);
@@ -256,6 +257,38 @@ TEST(EdgeWeights, TellHowOftenProceduresRan) {
     const EdgeWeights many(left.what);
     EXPECT_EQ(many.times_run("ab", p.entry), 65536);
   }
+}
+
+TEST(EdgeWeights, AreConfirmedByARunOfTheSameWays) {
+  std::mt19937 random(7);
+  const cfg::Procedure p = random_procedure(random, 12);
+  std::vector<Count> counts(p.edges.size(), {100, Origin::kMeasured});
+  counts[1].value = 0;
+  std::vector<Count> less = counts, more = counts, nothing(p.edges.size(), {0, Origin::kMeasured});
+  less[0].value = 0;
+  more[1].value = 1;
+  bool news = false;
+  Recollected once = left_by(p, counts, nullptr, news);
+  EXPECT_FALSE(once.what.weighed[0].confirmed);
+  const EdgeWeights told(once.what);
+  for (const auto& same : {counts, less}) {
+    EXPECT_TRUE(left_by(p, same, &told, news).what.weighed[0].confirmed);
+    EXPECT_TRUE(news);
+  }
+  EXPECT_FALSE(left_by(p, more, &told, news).what.weighed[0].confirmed);
+  Recollected twice = left_by(p, counts, &told, news);
+  const EdgeWeights confirmed(twice.what);
+  EXPECT_TRUE(left_by(p, counts, &confirmed, news).what.weighed[0].confirmed);
+  EXPECT_FALSE(news) << "nothing has changed";
+  EXPECT_FALSE(left_by(p, more, &confirmed, news).what.weighed[0].confirmed);
+  EXPECT_TRUE(news);
+  // EXIT -> root runs in all of these: what did not run at all stays as it is.
+  Recollected left = nothing_yet();
+  WeightsToLeave weights(left, &confirmed);
+  nothing.push_back({0, Origin::kDerived});
+  weights.add(unit_of(p), solution_of(p, nothing));
+  EXPECT_TRUE(left.what.weighed[0].confirmed);
+  EXPECT_FALSE(weights.is_news());
 }
 
 // Of an interpreter's blocks, which come by an indirect jump and leave by another, no edge is

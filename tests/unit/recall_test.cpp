@@ -89,7 +89,7 @@ TEST(Recall, StepsThereAndBack) {
       Recollection r = example();
       r.steps.assign(zeros, 0);
       if (closed) r.steps.push_back(3);
-      r.weighed = {{0, 1, 2, static_cast<uint32_t>(r.steps.size()), 1}};
+      r.weighed = {{0, 1, 2, static_cast<uint32_t>(r.steps.size()), 64, closed}};
       const auto back = decode_recollection(encode_recollection(r));
       ASSERT_TRUE(back) << zeros;
       expect_same(*back, r);
