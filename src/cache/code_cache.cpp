@@ -31,6 +31,24 @@ cfg::Procedure CodeCache::outline(const cfg::Procedure& p) {
   return result;
 }
 
+// The procedure with its instructions again; nothing where its code is another by now.
+std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit,
+                                                           const cfg::CodeView& view) {
+  cfg::Procedure result = outline(unit.procedure);
+  result.insns.resize(unit.insn_sizes.size());
+  for (const cfg::Block& block : result.blocks) {
+    LinkAddr at = result.address_of(block);
+    for (uint32_t i = block.first_insn; i < block.first_insn + block.insn_count; ++i) {
+      isa::Insn& insn = result.insns[i];
+      insn = isa::decode(view.code_at(at), at.value());
+      if (insn.size == 0 || insn.size != unit.insn_sizes[i]) return std::nullopt;
+      insn.offset = static_cast<uint32_t>(at - result.range.begin);
+      at = at + insn.size;
+    }
+  }
+  return result;
+}
+
 void CodeCache::initialize_tables() {
   uint8_t* tables = region_.tables();
   // System calls that concern the monitor; see service.cpp for what each is about.
@@ -41,6 +59,7 @@ void CodeCache::initialize_tables() {
         SYS_personality, SYS_prlimit64,     SYS_setrlimit, SYS_getrlimit,  SYS_ptrace}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
+  known_targets_.begin(tables, code_bytes_);
   landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing);
 }
 

@@ -40,6 +40,7 @@
 #include "cache/edge_weights.h"
 #include "cache/events.h"
 #include "cache/known_procedures.h"
+#include "cache/known_targets.h"
 #include "cache/landing_numbers.h"
 #include "cache/modules.h"
 #include "cache/optimizations.h"
@@ -77,6 +78,7 @@ struct CacheStats {
   uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
   uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
   uint64_t deferred = 0;     // of them, those that were left out at first ...
+  uint64_t noted = 0;        // visits that threads have noted by themselves
   uint64_t made_late = 0;    // ... and those that got their code after all
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
@@ -133,6 +135,9 @@ class CodeCache : public Translated {
 
   void set_returns(translate::Returns form) { returns_form_ = form; }
   translate::Returns returns_form() const { return returns_form_; }
+  // How much code the program has; chooses the size of tables.
+  void set_code_bytes(uint64_t code_bytes) { code_bytes_ = code_bytes; }
+  uint64_t code_bytes() const { return code_bytes_; }
 
   // The block at a target address, translated if need be.  An invalid reference when no code of
   // the program is there (the jump must fault as it would natively).  Errors: generated code, no
@@ -165,6 +170,13 @@ class CodeCache : public Translated {
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
+  // What the thread of this slot has noted of its indirect branches (known_targets.h); it waits for
+  // an answer, stands at a stop or is gone.  `kEnds`: it will never run again.
+  enum class AfterVisits : uint8_t { kGoesOn, kEnds };
+  void take_notes(uint32_t slot, AfterVisits after);
+  // The block whose code, where branches enter it, is there.
+  BlockRef block_beginning_at(CacheAddr code) const;
+
   // True if a unit's code is not the program's any more; it is then taken out of all chains.
   bool discard_if_changed(uint32_t id);
   // True where a thread may be interrupted: an instruction of the program begins here, and all
@@ -273,10 +285,8 @@ class CodeCache : public Translated {
                                       const Area& area) const;
   // See defer.cpp.
   bool may_defer(const Unit& unit) const;
-  static std::optional<cfg::Procedure> with_instructions(const Unit& unit,
-                                                         const cfg::CodeView& file);
   Status emit_rest(Unit& unit);
-  void register_rest(Unit& unit, const std::vector<bool>& new_links);
+  void register_rest(const Unit& unit, uint32_t old_links);
   bool has_code(BlockRef ref) const {
     return units_[ref.unit]->code.is_whole || units_[ref.unit]->code.blocks[ref.block].exists();
   }
@@ -315,8 +325,9 @@ class CodeCache : public Translated {
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   static cfg::Procedure outline(const cfg::Procedure& procedure);
+  static std::optional<cfg::Procedure> with_instructions(const Unit& unit,
+                                                         const cfg::CodeView& view);
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
-  std::optional<cfg::Procedure> find_again(const Unit& old) const;
   bool is_current(const Unit& unit) const;
   bool has_room_for_pieces() const;
   bool make_again(Unit& old, std::span<const uint8_t> steps);
@@ -352,6 +363,8 @@ class CodeCache : public Translated {
   void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
+  void make_known(TargetAddr target, BlockRef to);
+  uint32_t pair_of_visit(uint32_t site_id, BlockRef to, AfterVisits after);
   // A place that is sure to be called or jumped to.
   struct Certain {
     TargetAddr target;
@@ -399,6 +412,7 @@ class CodeCache : public Translated {
   CacheJournal* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;
+  uint64_t code_bytes_ = 0;
   RemoteCall remote_call_;
   std::function<FeedbackWeights(const Module&)> feedback_;
   BlockMap blocks_;  // by target address: unit << 32 | block; ~0: cut
@@ -415,6 +429,7 @@ class CodeCache : public Translated {
   std::vector<EventState> events_;
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   LandingNumbers landings_;
+  KnownTargets known_targets_;
   std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
   std::vector<std::vector<CodeRecord>> records_;         // by part of an area, ascending
   FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of

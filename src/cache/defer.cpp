@@ -23,6 +23,8 @@
 // Not handled: code that the program may replace, and kept counters, whose journal wants units as a
 // whole: their units are made as a whole.  So are those of procedures that are translated again in
 // mid-run, after some milliseconds of which nothing is known of what never runs.
+#include <algorithm>
+
 #include "cache/code_cache.h"
 
 namespace tally::engine {
@@ -33,24 +35,6 @@ bool CodeCache::may_defer(const Unit& unit) const {
   return optimizations_.has(Optimization::kDefer) && kept_ == nullptr && !unit.renews &&
          !unit.replaceable && !unit.checked && !unit.module->generated &&
          unit.module->image != nullptr;
-}
-
-// The procedure as it was found; nothing where its file has other bytes by now.
-std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit,
-                                                           const cfg::CodeView& file) {
-  cfg::Procedure result = outline(unit.procedure);
-  result.insns.resize(unit.insn_sizes.size());
-  for (const cfg::Block& block : result.blocks) {
-    LinkAddr at = result.address_of(block);
-    for (uint32_t i = block.first_insn; i < block.first_insn + block.insn_count; ++i) {
-      isa::Insn& insn = result.insns[i];
-      insn = isa::decode(file.code_at(at), at.value());
-      if (insn.size == 0 || insn.size != unit.insn_sizes[i]) return std::nullopt;
-      insn.offset = static_cast<uint32_t>(at - result.range.begin);
-      at = at + insn.size;
-    }
-  }
-  return result;
 }
 
 // Makes what was left out of a unit, and leads there all who wait or will come.
@@ -68,8 +52,10 @@ Status CodeCache::emit_rest(Unit& unit) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
-  std::vector<bool> is_new(unit.code.links.size());
-  for (size_t i = 0; i < is_new.size(); ++i) is_new[i] = unit.code.links[i].field == CacheAddr();
+  // What has no place yet comes last (translate/unit.h).
+  const auto has_place = [](const Link& link) { return link.field != CacheAddr(); };
+  const auto first_new = std::ranges::partition_point(unit.code.links, has_place);
+  const auto old_links = static_cast<uint32_t>(first_new - unit.code.links.begin());
   stats_.made_late += unit.procedure.blocks.size() - unit.code.order.size();
   {
     const PhaseTimer timer(phases_, Phase::kEmit);
@@ -79,11 +65,11 @@ Status CodeCache::emit_rest(Unit& unit) {
     translate::emit_rest(cold, request, unit.code);
     area.cold_used_bytes += (unit.code.rest_bytes + 15u) & ~15u;
   }
-  register_rest(unit, is_new);
+  register_rest(unit, old_links);
   return Ok{};
 }
 
-void CodeCache::register_rest(Unit& unit, const std::vector<bool>& new_links) {
+void CodeCache::register_rest(const Unit& unit, uint32_t old_links) {
   const PhaseTimer timer(phases_, Phase::kLink);
   const UnitCode& code = unit.code;
   add_record(*unit.area,
@@ -98,8 +84,8 @@ void CodeCache::register_rest(Unit& unit, const std::vector<bool>& new_links) {
     syscalls_[unit.first_syscall + i].site = code.syscalls[i];
   }
   note_resumes(code);
-  for (uint32_t i = 0; i < code.links.size(); ++i) {
-    if (new_links[i] && optimizations_.has(Optimization::kJoins)) join_or_wait(unit.first_link + i);
+  for (uint32_t i = old_links; i < code.links.size(); ++i) {
+    if (optimizations_.has(Optimization::kJoins)) join_or_wait(unit.first_link + i);
   }
   // Last of all: from now on threads get there.
   for (const UnitCode::Wait& wait : code.waits) {

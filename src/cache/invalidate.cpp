@@ -132,6 +132,9 @@ void CodeCache::invalidate(uint32_t id) {
   if (unit.dead) return;
   unit.dead = true;
   stats_.invalidated += 1;
+  if (!unit.replaceable) {
+    known_targets_.forget_if([&](TargetAddr, BlockRef to) { return to.unit == id; });
+  }
   const cfg::Procedure& p = unit.procedure;
   by_range_.remove(unit.module->id, p.range, id);
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {

@@ -352,7 +352,9 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (!ref.valid()) return CacheAddr(target.value());
   if (!units_[sites_[site_id].unit]->dead) join_table(site_id, target);
-  return join_pair(site_id, target, ref);
+  const CacheAddr way = join_pair(site_id, target, ref);
+  make_known(target, ref);
+  return way;
 }
 
 // Leads from the site to a target; the way of a thread that is there, behind the comparison.
@@ -459,7 +461,7 @@ void CodeCache::keep_flags(uint32_t site_id) {
   state.site.miss_stub = emit_piece(area, record, [&](auto& as) {
     const CacheAddr begin = as.here();
     as.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(site_id));
-    as.jmp(area.gateway.entries.indirect.value());
+    as.jmp(area.gateway.entries.visit.value());
     return begin;
   });
   const CacheAddr head = emit_piece(area, record, [&](auto& as) {
@@ -499,6 +501,7 @@ void CodeCache::cut(TargetRange range) {
     set_head(chain.empty() ? miss : chain[0].entry);
   };
   landings_.remove(range);
+  known_targets_.forget_if([&](TargetAddr target, BlockRef) { return range.contains(target); });
   const CacheAddr miss = region_.areas().front().gateway.entries.ret;
   for (auto& entry : returns_) {
     const uint16_t low = entry.first;

@@ -18,15 +18,16 @@ enum class Optimization : uint8_t {
   kDefer,    // what never ran, by an earlier run's counts, has no code until control gets there
   kShared,   // procedures are found once for all programs of a session (known_procedures.h)
   kJoins,    // branches to a procedure lead there before they are first taken
+  kNotes,    // a thread goes on to a target that is known, and notes it down (known_targets.h)
   kHashes,   // an indirect branch with many targets finds them through a table
   kFlags,    // where the flags are dead, a counter is one instruction
   kLow32,    // addresses are told apart by their low 32 bits where that is enough
-  kPaired,   // calls and returns of large programs pair up, as the processor expects
+  kPaired,   // calls and returns pair up where that is better (return_targets.h)
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
 };
-inline constexpr std::array<std::string_view, 14> kOptimizationNames = {
-    "ahead",  "tables", "recall", "weights", "renewal", "order",  "defer",
-    "shared", "joins",  "hashes", "flags",   "low32",   "paired", "unspilled"};
+inline constexpr std::array<std::string_view, 15> kOptimizationNames = {
+    "ahead", "tables", "recall", "weights", "renewal", "order",  "defer",    "shared",
+    "joins", "notes",  "hashes", "flags",   "low32",   "paired", "unspilled"};
 
 // Those that are on.
 class Optimizations {

@@ -1,4 +1,5 @@
-// See recall.h.  The file: magic, version, six counted lists, and a digest of all before it.
+// See recall.h.  The file: magic, version, six counted lists, returns, and a digest of all before
+// it.
 #include "cache/recall.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 // Another number whenever discovery or the file changes so that old guesses are worth nothing.
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr uint8_t kConfirmed = 0x80;  // beside at most 64 bits
 constexpr const char* kSuffix = ".recall";
 
@@ -175,6 +176,8 @@ std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
     put(out, static_cast<uint8_t>(weighed.heaviest_bits | (weighed.confirmed ? kConfirmed : 0)));
   }
   put_steps(out, recollection.steps);
+  put(out, recollection.returns.calls);
+  put(out, recollection.returns.millibits);
   put(out, digest_of(out));
   return out;
 }
@@ -194,6 +197,8 @@ Result<Recollection> decode_recollection(std::span<const uint8_t> bytes) {
   read_list(reader, result.led, read_led);
   read_list(reader, result.weighed, read_weighed);
   result.steps = read_steps(reader);
+  result.returns.calls = reader.u64();
+  result.returns.millibits = reader.u32();
   if (!reader.ok() || !reader.at_end() || !is_sound(result)) return make_error("damaged");
   return result;
 }

@@ -9,7 +9,7 @@
 // targets indirect branches had, the most frequent last.  The next run translates a module's part
 // of it with the first request for code of that module, and makes the pairs as soon as both sides
 // are there; so the most frequent target comes first in its chain.  How heavy the edges were tells
-// it where counters cost least (edge_weights.h).
+// it where counters cost least (edge_weights.h), and how returns are best made (return_targets.h).
 //
 //     run 1:  f?  g?  h?  f->h?  ...  6,500 requests           recall/<build-id>, 90 KB
 //     run 2:  _start? (and all else with it)  ...  some hundred requests
@@ -61,12 +61,18 @@ struct Recollection {
     bool confirmed = false;     // a later run ran it, and nothing that had never run before
     auto operator<=>(const Weighed&) const = default;
   };
+  struct Returns {           // how hard they are to foretell (return_targets.h)
+    uint64_t calls = 0;      // of the run that this is from; 0: not known
+    uint32_t millibits = 0;  // for each of them
+    auto operator<=>(const Returns&) const = default;
+  };
   std::vector<std::string> modules;  // build-ids
   std::vector<Asked> asked;          // in the order they were
   std::vector<Entered> entered;
   std::vector<Led> led;  // seldom taken ones first
   std::vector<Weighed> weighed;
   std::vector<uint8_t> steps;
+  Returns returns;
   // More are not kept; the largest program of bench/programs.py has a quarter of this.
   static constexpr size_t kStepsMax = 4 << 20;
 };

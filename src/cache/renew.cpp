@@ -14,24 +14,6 @@ namespace tally::engine {
 
 using namespace translate;
 
-namespace {
-
-bool is_same(const cfg::Procedure& a, const cfg::Procedure& b) {
-  const auto same_block = [](const cfg::Block& x, const cfg::Block& y) {
-    return x.offset == y.offset && x.size_bytes == y.size_bytes && x.first_insn == y.first_insn &&
-           x.insn_count == y.insn_count && x.first_edge == y.first_edge &&
-           x.edge_count == y.edge_count && x.end == y.end;
-  };
-  const auto same_edge = [](const cfg::Edge& x, const cfg::Edge& y) {
-    return x.from == y.from && x.to == y.to && x.kind == y.kind && x.target == y.target;
-  };
-  return a.range.begin == b.range.begin && a.entry_block == b.entry_block &&
-         std::ranges::equal(a.blocks, b.blocks, same_block) &&
-         std::ranges::equal(a.edges, b.edges, same_edge);
-}
-
-}  // namespace
-
 // What the program may replace, and what the ledger looks into while it runs, stays as it is.
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
@@ -56,31 +38,6 @@ std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& pr
   return unit;
 }
 
-// The procedure as it was found then; nothing where it would be found otherwise now.
-std::optional<cfg::Procedure> CodeCache::find_again(const Unit& old) const {
-  const cfg::Procedure& p = old.procedure;
-  cfg::DiscoverRequest request;
-  request.range = p.range;
-  request.entry = p.entry;
-  if (old.asked != p.entry) request.extra_entries.push_back(old.asked);
-  std::vector<uint32_t> others = units_meeting(*old.module, p.range);
-  std::erase(others, old.id);
-  if (!others.empty()) {
-    request.known_elsewhere = [&, others](LinkAddr a) {
-      const auto found = blocks_.find(old.module->to_target(a).value());
-      const bool known = found && *found != kGone && unpack(*found).unit != old.id;
-      return known || inside(a, others).valid();
-    };
-  }
-  request.never_returns = [&](LinkAddr target) { return old.module->never_returns(target); };
-  cfg::Procedure fresh = old.module->discoverer->discover(request);
-  const auto same_size = [](const isa::Insn& insn, uint8_t size) { return insn.size == size; };
-  if (!is_same(fresh, p) || !std::ranges::equal(fresh.insns, old.insn_sizes, same_size)) {
-    return std::nullopt;
-  }
-  return fresh;
-}
-
 // Control that comes to one of its addresses comes to it: nothing of it is gone, or another's.
 bool CodeCache::is_current(const Unit& unit) const {
   for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) {
@@ -97,7 +54,7 @@ bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
   if (!has_room_for_guesses() || area == nullptr || area->is_for_pieces() || !is_current(old)) {
     return false;
   }
-  const std::optional<cfg::Procedure> procedure = find_again(old);
+  const std::optional<cfg::Procedure> procedure = with_instructions(old, old.module->view);
   if (!procedure) return false;
   std::unique_ptr<Unit> unit = again(old, *procedure);
   KnownProcedure known;
@@ -141,6 +98,8 @@ void CodeCache::renew(std::span<const Renewal> wanted, std::span<const uint64_t>
   }
   for (const uint32_t id : made) move_landings(*units_[id]);
   move_links(made);
+  known_targets_.move([this](BlockRef to) { return newest(to); },
+                      [this](BlockRef to) { return units_[to.unit]->label(to.block); });
   move_pairs(made);
   for (const uint32_t id : made) repeat_pairs(*units_[id], counters);
   for (const uint32_t id : made) join_links(*units_[*units_[id]->renewed_by]);

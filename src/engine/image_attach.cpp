@@ -170,7 +170,7 @@ Status ImageRun::attach(const std::vector<tracee::SeizedThread>& seized) {
   Status status = Ok{};
   {
     const SignalPause pause(*process_, pid());
-    status = map_everything(TargetAddr(registers[pid()].rsp & ~uint64_t{0xfff}));
+    status = map_everything(TargetAddr(registers[pid()].rsp & ~uint64_t{0xfff}), Recalls::kNo);
     for (auto it = registers.begin(); status && it != registers.end(); ++it) {
       status = begin_attached(it->first, it->second);
     }

@@ -113,6 +113,7 @@ Result<std::optional<Event>> ImageRun::detach() {
   ledger_.close_left_stacks(AbnormalKind::kDetach,
                             "was waiting on a stack of its own when Tally let the process go");
   for (const Leaver& leaver : leavers) {
+    cache_.take_notes(leaver.slot, CodeCache::AfterVisits::kEnds);
     ledger_.close_thread_at(leaver.at.position, leaver.at.original, leaver.slot,
                             AbnormalKind::kDetach, "was active when Tally let the process go");
     std::optional<tracee::RseqConfig>& rseq = threads_[leaver.tid].rseq;

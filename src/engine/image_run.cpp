@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "cache/code_map.h"
+#include "cache/return_targets.h"
 #include "engine/describe.h"
 #include "ledger/finish.h"
 #include "ledger/keeper.h"
@@ -106,16 +107,14 @@ void ImageRun::choose_forms() {
     cache_.set_compare(Compare::kLow32);
     modules_.forbid_collisions();
   }
-  // Measured: from about here on the processor no longer knows the targets of all returns.
-  constexpr uint64_t kLargeProgramBytes = 3ull << 20;
   uint64_t code_bytes = 0;
   for (const auto& module : modules_.all()) {
     if (!module->main_program) continue;
     for (const TargetRange& range : module->executable) code_bytes += range.size_bytes();
   }
-  const bool paired =
-      code_bytes >= kLargeProgramBytes && options_.optimizations.has(Optimization::kPaired);
-  cache_.set_returns(paired ? Returns::kPaired : Returns::kJump);
+  cache_.set_code_bytes(code_bytes);
+  const bool may_pair = options_.optimizations.has(Optimization::kPaired);
+  cache_.set_returns(may_pair ? choose_returns(returns_before_, code_bytes) : Returns::kJump);
 }
 
 // In front of everything that is to be kept.
@@ -139,8 +138,7 @@ Status ImageRun::set_up() {
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
   TRY(find_syscall_insn(mappings));
   const user_regs_struct start = process_->registers(pid);
-  TRY(map_everything(TargetAddr(start.rsp - 4096)));
-  recall();
+  TRY(map_everything(TargetAddr(start.rsp - 4096), Recalls::kYes));
   const std::string program = process_->executable_path();
 
   const std::optional<uint32_t> slot = service_.open_slot();
@@ -178,6 +176,7 @@ void ImageRun::recall() {
   if (program_build_id_.empty()) return;
   Recollection found = options_.recall.find(program_build_id_);
   // Also where they are not used: those of a larger run are left as they are.
+  returns_before_ = found.returns;
   if (!found.weighed.empty()) cache_.set_weights(std::make_shared<const EdgeWeights>(found));
   cache_.set_recollection(std::move(found));
 }
@@ -191,7 +190,7 @@ void ImageRun::leave(const Recollected& left) {
 
 // The region, the modules, and the program's text out of reach.  `scratch`: writable memory of the
 // target, which is put back.
-Status ImageRun::map_everything(TargetAddr scratch) {
+Status ImageRun::map_everything(TargetAddr scratch, Recalls recalls) {
   const PhaseTimer timer(phases_, Phase::kRegion);
   const RemoteCall call = remote_call();
   cache_.set_remote_call(call);
@@ -203,6 +202,7 @@ Status ImageRun::map_everything(TargetAddr scratch) {
     if (module->generated) continue;  // an executable stack; rarely used as code
     TRY(give_area(*module, region_, *process_, call));
   }
+  if (recalls == Recalls::kYes) recall();
   choose_forms();
   cache_.initialize_tables();
   enable_feedback();
@@ -309,6 +309,7 @@ void ImageRun::thread_exiting(const tracee::Event& event) {
   auto it = threads_.find(tid);
   if (it == threads_.end() || !it->second.slot) return process_->resume(tid);
   const uint32_t slot = *it->second.slot;
+  cache_.take_notes(slot, CodeCache::AfterVisits::kEnds);
   user_regs_struct regs{};
   if (service_.has_left(slot)) {
     totals_.end(slot, "exit", event.name);  // its stack is on the ledger
@@ -377,6 +378,7 @@ void ImageRun::replaced() {
 
 // A thread has ended without a stop.
 void ImageRun::end_unseen(pid_t tid, uint32_t slot) {
+  cache_.take_notes(slot, CodeCache::AfterVisits::kEnds);
   const bool left = service_.has_left(slot);
   if (!left) {
     name_vanished(tid);
@@ -396,6 +398,7 @@ void ImageRun::thread_execed(pid_t former_tid) {
   auto it = threads_.find(former_tid);
   if (it == threads_.end()) return;
   if (it->second.slot) {
+    cache_.take_notes(*it->second.slot, CodeCache::AfterVisits::kEnds);
     service_.exec_succeeded(*it->second.slot);
     service_.close_slot(*it->second.slot);
     totals_.end(*it->second.slot, "exec");
@@ -459,7 +462,12 @@ void ImageRun::solve(profile::Profile& result) {
                    if (leaves) weights.add(unit, solution);
                  }},
                 result);
-  if (left.news || weights.is_news()) leave(left);
+  const Recollection::Returns returns = measure_returns(result);
+  facts_.more.emplace_back("return_millibits", std::to_string(returns.millibits));
+  left.what.returns = better_known(returns_before_, returns);
+  const bool other_returns = choose_returns(left.what.returns, cache_.code_bytes()) !=
+                             choose_returns(returns_before_, cache_.code_bytes());
+  if (left.news || weights.is_news() || (leaves && other_returns)) leave(left);
   totals_.add_rows(result, facts_.begun);
   facts_.counters = counters.size();
   for (uint64_t value : counters) facts_.counter_increments += value;
@@ -501,6 +509,8 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
   run.more.emplace_back("blocks_deferred", std::to_string(cache_.stats().deferred));
+  run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kPaired ? "1" : "0");
+  run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
   run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));
   run.more.emplace_back("landings_chained", std::to_string(cache_.stats().chained));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {

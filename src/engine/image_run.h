@@ -146,7 +146,8 @@ class ImageRun {
     };
   }
   Status open_kept();
-  Status map_everything(TargetAddr scratch);
+  enum class Recalls : uint8_t { kNo, kYes };  // what an earlier run has left
+  Status map_everything(TargetAddr scratch, Recalls recalls);
   Status take_region_of(const ImageRun& parent, const RemoteCall& call);
   Status begin_attached(pid_t tid, user_regs_struct& regs);
   Result<BlockRef> interrupted_call(TargetAddr pc);
@@ -193,7 +194,8 @@ class ImageRun {
   uint32_t threads_total_ = 1;
   bool net_named_ = false;
   profile::Run facts_;
-  std::string program_build_id_;  // where what it has executed may be kept for the next run
+  Recollection::Returns returns_before_;  // of an earlier run
+  std::string program_build_id_;          // where what it has executed may be kept for the next run
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double cpu_before_seconds_ = 0;  // what the process had used when this image began
   bool over_ = false;

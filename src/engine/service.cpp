@@ -61,6 +61,7 @@ std::optional<uint32_t> Service::open_slot() {
 }
 
 void Service::close_slot(uint32_t slot) {
+  CHECK(load<uint32_t>(slot, tcb::kNoteCount) == 0) << "notes of thread " << slot << " are lost";
   std::erase(active_, slot);
   if (caller_ == slot) caller_.reset();
   pending_.erase(slot);
@@ -172,6 +173,7 @@ void Service::serve(uint32_t slot) {
   }
   calls_replayed_ = 0;
   ledger_.handler_is_back(slot);
+  cache_.take_notes(slot, CodeCache::AfterVisits::kGoesOn);
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
   const bool call = request == Request::kSyscall || request == Request::kSyscallDone;
   const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);

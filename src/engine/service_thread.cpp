@@ -77,18 +77,23 @@ bool ServiceThread::is_settled(std::chrono::steady_clock::time_point now) const 
   });
 }
 
+// The mutex is held.
 bool ServiceThread::serve_all() {
   bool any = false;
-  std::lock_guard lock(mutex_);
   for (Service* service : services_) any |= service->serve_all();
-  if (!any) spin_ = is_settled(std::chrono::steady_clock::now()) ? kShortSpin : kSpin;
+  if (any) spin_ = is_settled(std::chrono::steady_clock::now()) ? kShortSpin : kSpin;
   return any;
+}
+
+bool ServiceThread::serve() {
+  std::lock_guard lock(mutex_);
+  return serve_all();
 }
 
 void ServiceThread::run() {
   auto idle_since = std::chrono::steady_clock::now();
   while (!stopping_) {
-    if (serve_all()) {
+    if (serve()) {
       idle_since = std::chrono::steady_clock::now();
       continue;
     }
@@ -131,7 +136,7 @@ void ServiceThread::sleep() {
     for (Service* service : services_) {
       waiters.push_back(waiter(service->doorbell(), service->fall_asleep()));
     }
-    for (Service* service : services_) asked |= service->serve_all();
+    asked = serve_all();
     until = next_look();
   }
   if (!asked && !stopping_) {

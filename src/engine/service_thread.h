@@ -41,6 +41,7 @@ class ServiceThread {
 
  private:
   void run();
+  bool serve();
   bool serve_all();
   bool is_settled(std::chrono::steady_clock::time_point now) const;
   void sleep();

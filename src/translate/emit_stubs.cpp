@@ -137,7 +137,8 @@ void UnitEmitter::emit_cold() {
       as_->mov_gs_rcx(tcb::kSpillRcx);
     }
     as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
-    as_->jmp(request_.gateways.indirect.value());
+    const Gateways& ways = request_.gateways;
+    as_->jmp((code_.sites[i].call ? ways.visit_by_call : ways.visit).value());
   }
   for (const auto& [field, i] : syscall_fields_) {
     mark(Mark::Kind::kSyscallStub, i);
@@ -171,4 +172,5 @@ uint32_t UnitEmitter::offset_of(const Fixup& fixup) const {
   CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
   return wait_at_[fixup.block];
 }
+
 }  // namespace tally::translate

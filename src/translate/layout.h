@@ -27,6 +27,13 @@ inline constexpr uint32_t kResume = 0x30;      // where to go on
 inline constexpr uint32_t kSpillProbe = 0x38;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al = overflow
 inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
+// Visits of indirect branches that the thread has made by itself (cache/known_targets.h): how many,
+// then for each the code that it went on at and the site, 8 bytes each.
+inline constexpr uint32_t kNoteCount = 0xd0;    // u32
+inline constexpr uint32_t kVisitByCall = 0xd4;  // u32: the branch that looks whether it must ask
+inline constexpr uint32_t kNotes = 0x100;
+inline constexpr uint32_t kNoteBytes = 16;
+inline constexpr uint32_t kNotesMax = 48;
 inline constexpr uint32_t kCall = 0x400;  // kMonitorSyscall: number, six arguments, 8 bytes each
 inline constexpr uint32_t kCallResult = 0x438;  // ... and what came of it
 inline constexpr uint32_t kScratch = 0x440;     // 128 bytes for system calls at a thread's stop
@@ -43,6 +50,7 @@ inline constexpr uint32_t interrupted_offset(uint32_t index) {
   return 0x4d0 + index * static_cast<uint32_t>(sizeof(Interrupted));
 }
 inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
+static_assert(kRegisters + 16 * 8 <= kNoteCount && kNotes + kNotesMax * kNoteBytes <= kCall);
 static_assert(interrupted_offset(kInterruptedMax) <= kCounters);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 // Behind the counters: the seccomp filter that the thread is about to install.
@@ -81,9 +89,14 @@ enum class Action : uint32_t {
 namespace tables {
 inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a futex wake
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
+inline constexpr uint32_t kKnownShift = 0x08;      // u32: 32 - the bits of known_hash that count
 inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
-inline constexpr uint32_t kReturns = 0x20000;    // 65536 heads of chains, by the low 16 bits, or 0
+inline constexpr uint32_t kReturns = 0x20000;  // 65536 heads of chains, by the low 16 bits, or 0
+// Targets of indirect branches that threads find by themselves: target and code, 8 bytes each.  One
+// stands where the hash says, or at the other of these two places.
+inline constexpr uint32_t kKnown = 0xa0000;
+inline constexpr uint32_t kKnownBitsMax = 13;
 inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers of two bytes
 inline constexpr uint32_t kHashTables = kLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
@@ -101,7 +114,14 @@ inline constexpr uint64_t kWideUpper = 8ull << 24;  // bytes for one value of th
 static_assert(kWideLandings + kWideUpper <= kLandingNumbers);
 static_assert(kWideLandings + kWideByteMin * kWideUpper >= kLandingNumbersEnd);
 inline constexpr uint64_t kSizeBytes = kWideLandings + (kWideByteMax + 1) * kWideUpper;
+static_assert(kReturns + 65536 * 8 <= kKnown && kKnown + (16u << kKnownBitsMax) <= kLandings);
 }  // namespace tables
+
+// The uppermost bits say where a known target stands.
+inline constexpr uint32_t kKnownHashFactor = 0x9e3779b1;
+inline constexpr uint32_t known_hash(uint64_t target) {
+  return static_cast<uint32_t>(target) * kKnownHashFactor;
+}
 
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
 inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;

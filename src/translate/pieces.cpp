@@ -168,7 +168,7 @@ void raw(Assembler& as, B... b) {
   as.bytes(data, sizeof data);
 }
 
-constexpr unsigned kRax = 0, kRcx = 1, kRdi = 7;
+constexpr unsigned kRax = 0, kRcx = 1, kRdx = 2, kRdi = 7;
 constexpr uint32_t kSpinsMax = 1000;  // some 25 us of `pause`
 
 // Points the 8-bit distance in front of `behind` to here.
@@ -197,12 +197,82 @@ void emit_restore_all(Assembler& as) {
   }
 }
 
+void emit_restore_visit(Assembler& as) {
+  as.mov_reg_gs(kRax, tcb::kFlags);
+  raw(as, 0x04, 0x7f, 0x9e);  // add al, 127; sahf
+  as.mov_reg_gs(kRax, tcb::kRegisters + 8 * kRax);
+  as.mov_reg_gs(kRdx, tcb::kRegisters + 8 * kRdx);
+}
+
 CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t common) {
   const CacheAddr entry = as.here();
   if (rcx_intact) as.mov_gs_rcx(tcb::kSpillRcx);
   as.mov_gs32_imm(tcb::kRequest, static_cast<uint32_t>(request));
   as.jmp(common);
   return entry;
+}
+
+// A way to a target that is known, or else a request.  Only rax, rcx and rdx are used, and the
+// flags, so that whoever looks meanwhile finds all registers that call frames rest on.
+void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
+  const uint32_t known = tables_base + tables::kKnown;
+  code.entries.visit_by_call = as.here();
+  as.mov_gs32_imm(tcb::kVisitByCall, 1);
+  raw(as, 0xeb, 0);  // jmp
+  const uint32_t jmp_visit = as.offset();
+  code.entries.visit = as.here();
+  as.mov_gs32_imm(tcb::kVisitByCall, 0);
+  patch_short(as, jmp_visit);
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
+  raw(as, 0x9f, 0x0f, 0x90, 0xc0);  // lahf; seto al
+  as.mov_gs_reg(tcb::kFlags, kRax);
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRdx, kRdx);
+  as.mov_reg_gs(kRdx, tcb::kTarget);
+  raw(as, 0x69, 0xc2), as.u32(kKnownHashFactor);                         // imul eax, edx, factor
+  raw(as, 0x8b, 0x0c, 0x25), as.u32(tables_base + tables::kKnownShift);  // mov ecx, shift
+  raw(as, 0xd3, 0xe8);                                                   // shr eax, cl
+  raw(as, 0xc1, 0xe0, 0x04);                                             // shl eax, 4
+  raw(as, 0x48, 0x39, 0x90), as.u32(known);                              // cmp [rax + known], rdx
+  raw(as, 0x74, 0);                                                      // je found
+  const uint32_t je_found = as.offset();
+  raw(as, 0x83, 0xf0, 0x10);                 // xor eax, 16: the other place
+  raw(as, 0x48, 0x39, 0x90), as.u32(known);  // cmp [rax + known], rdx
+  as.jcc(5, as.here().value());              // jne ask
+  const uint32_t jne_ask = as.offset() - 4;
+  patch_short(as, je_found);
+  raw(as, 0x48, 0x8b, 0x80), as.u32(known + 8);  // mov rax, [rax + known + 8]
+  raw(as, 0x48, 0x85, 0xc0);                     // test rax, rax
+  as.jcc(4, as.here().value());                  // jz ask
+  const uint32_t jz_ask = as.offset() - 4;
+  // Where a call has no landing yet, its return would ask.
+  as.cmp_gs32_imm(tcb::kVisitByCall, 0);
+  raw(as, 0x74, 0);  // je
+  const uint32_t je_jump = as.offset();
+  as.mov_ecx_top();
+  as.movzx_ecx_word_rcx(tables_base + tables::kLandingNumbers);
+  raw(as, 0x85, 0xc9);           // test ecx, ecx
+  as.jcc(4, as.here().value());  // jz ask
+  const uint32_t jz_no_landing = as.offset() - 4;
+  patch_short(as, je_jump);
+  as.mov_ecx_gs(tcb::kNoteCount);
+  raw(as, 0x83, 0xf9, tcb::kNotesMax);  // cmp ecx, max
+  as.jcc(3, as.here().value());         // jae ask
+  const uint32_t jae_ask = as.offset() - 4;
+  raw(as, 0xc1, 0xe1, 0x04);  // shl ecx, 4
+  as.mov_gs_reg(tcb::kResume, kRax);
+  raw(as, 0x65, 0x48, 0x89, 0x81), as.u32(tcb::kNotes);  // mov gs:[rcx + notes], rax
+  as.mov_reg_gs(kRdx, tcb::kArgument);
+  raw(as, 0x65, 0x48, 0x89, 0x91), as.u32(tcb::kNotes + 8);  // mov gs:[rcx + notes + 8], rdx
+  raw(as, 0x65, 0xff, 0x04, 0x25), as.u32(tcb::kNoteCount);  // inc dword gs:[count]
+  code.noted = as.here();
+  emit_restore_visit(as);
+  as.mov_rcx_gs(tcb::kSpillRcx);
+  as.jmp_gs(tcb::kResume);
+  for (const uint32_t jump : {jne_ask, jz_ask, jz_no_landing, jae_ask}) {
+    as.patch_rel32(jump, as.here().value());
+  }
+  emit_restore_visit(as);
+  as.jmp(code.entries.indirect.value());
 }
 
 // Posts the request and waits for the answer: a spin first, then futex.  Uses all registers.
@@ -300,6 +370,14 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
   code.begin = CacheAddr(common);
   code.entries.link = emit_entry(as, Request::kLink, true, common);
   code.entries.indirect = emit_entry(as, Request::kIndirect, false, common);
+  if (first == nullptr) {
+    emit_visit(as, code, tables_base);
+  } else {
+    code.entries.visit_by_call = as.here();
+    as.jmp_slot(first->entries.visit_by_call.value());
+    code.entries.visit = as.here();
+    as.jmp_slot(first->entries.visit.value());
+  }
   code.entries.ret = emit_entry(as, Request::kReturn, false, common);
   code.entries.syscall = emit_entry(as, Request::kSyscall, false, common);
   code.entries.event = emit_entry(as, Request::kEvent, true, common);

@@ -170,8 +170,8 @@ struct Thunk {
 // Blocks that never ran may be left out (`EmitRequest::defer`).  Each that others lead to has a
 // stub in its place, at which a thread waits until the monitor has made the rest of the unit: a
 // third part, like the others, which lies behind `cold_begin` too.  The stubs lead there from then
-// on.  What leaves from such blocks (links, sites, system calls) is on the lists all the time, with
-// its numbers, but without a place in the code.
+// on.  What leaves from such blocks (links, sites, system calls) is on the lists all the time,
+// behind all others and with its numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
 struct UnitCode {
   CacheAddr begin;
@@ -233,6 +233,8 @@ struct UnitCode {
 // Addresses that generated code refers to.
 struct Gateways {
   CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
+  // An indirect jump or call to a target that its site has not seen: noted, or asked for.
+  CacheAddr visit, visit_by_call;
   CacheAddr lookup;      // a return without a number, or to another's landing: tries the chains
   CacheAddr ret_pop;     // a return without a number, its address still on the stack
   CacheAddr ret_popped;  // the same, its address popped
@@ -356,6 +358,7 @@ struct GatewayCode {
   CacheAddr syscall_insn;     // the `syscall` executed for the program; a thread born here resumes
   CacheAddr monitor_syscall;  // the one for calls that the monitor makes in the target's name
   CacheAddr wake_syscall, wait_syscall;  // those of the mailbox
+  CacheAddr noted;  // from here up to the entry behind it, a visit is noted; it goes on at kResume
   CacheAddr begin, end;
 };
 // `first`: of the first area; null for that one itself.

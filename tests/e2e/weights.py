@@ -116,6 +116,7 @@ def fnv(content):
 class Record:
     """The file that is left, as far as weights go (src/cache/recall.cpp)."""
     WEIGHED = struct.Struct("<IIQIB")
+    RETURNS = 12  # bytes
 
     def __init__(self, content):
         at = 12
@@ -131,11 +132,12 @@ class Record:
         self.weighed = [list(self.WEIGHED.unpack_from(content, at + i * self.WEIGHED.size))
                         for i in range(count)]
         at += count * self.WEIGHED.size
-        self.steps = content[at:-8]
+        self.steps, self.behind = content[at:-8 - self.RETURNS], content[-8 - self.RETURNS:-8]
 
     def encoded(self):
         body = self.before + struct.pack("<I", len(self.weighed))
-        body += b"".join(self.WEIGHED.pack(*one) for one in self.weighed) + self.steps
+        body += b"".join(self.WEIGHED.pack(*one) for one in self.weighed)
+        body += self.steps + self.behind
         return body + struct.pack("<Q", fnv(body))
 
 

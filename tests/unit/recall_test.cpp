@@ -22,6 +22,7 @@ Recollection example() {
   r.steps = {255, 0, 4};
   r.steps.resize(703, 0);
   r.steps[500] = 9;
+  r.returns = {123'456'789'012, 3370};
   return r;
 }
 
@@ -32,6 +33,7 @@ void expect_same(const Recollection& a, const Recollection& b) {
   EXPECT_EQ(a.led, b.led);
   EXPECT_EQ(a.weighed, b.weighed);
   EXPECT_EQ(a.steps, b.steps);
+  EXPECT_EQ(a.returns, b.returns);
 }
 
 class Folder {

@@ -89,8 +89,9 @@ TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
   listing.expect_targets({});
   for (CacheAddr entry :
        {code.entries.link, code.entries.indirect, code.entries.ret, code.entries.syscall,
-        code.entries.event, code.entries.lookup, code.entries.ret_pop, code.entries.ret_popped,
-        code.entries.no_landing, code.syscall_insn}) {
+        code.entries.event, code.entries.visit, code.entries.visit_by_call, code.noted,
+        code.entries.lookup, code.entries.ret_pop, code.entries.ret_popped, code.entries.no_landing,
+        code.syscall_insn}) {
     EXPECT_TRUE(listing.starts_at(static_cast<uint32_t>(entry - address)));
   }
   EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
@@ -109,8 +110,9 @@ TEST(Gateway, OfAnotherAreaMakesNoSystemCallItself) {
   const uint8_t syscall[] = {0x0f, 0x05};
   const auto end = other.begin() + as.offset();
   EXPECT_EQ(std::search(other.begin(), end, syscall, syscall + 2), end);
-  for (const CacheAddr entry : {code.entries.link, code.entries.indirect, code.entries.ret,
-                                code.entries.syscall, code.entries.event}) {
+  for (const CacheAddr entry :
+       {code.entries.link, code.entries.indirect, code.entries.visit, code.entries.visit_by_call,
+        code.entries.ret, code.entries.syscall, code.entries.event}) {
     EXPECT_GT(entry, address);
     EXPECT_LT(entry, code.entries.lookup);
   }
@@ -240,8 +242,8 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   request.compare = pick % 2 == 0 ? Compare::kAll64 : Compare::kLow32;
   request.returns = pick / 2 == 0 ? Returns::kJump : Returns::kPaired;
   request.flags_assumed_live = random_() % 4 == 0 ? isa::flag::kAll : 0;
-  gateways_ = {far,      far + 16, far + 32,  far + 48, far + 64,
-               far + 80, far + 96, far + 112, far + 128};
+  gateways_ = {far,      far + 16,  far + 32,  far + 48,  far + 64, far + 80,
+               far + 96, far + 112, far + 128, far + 144, far + 160};
   request.procedure = &procedure;
   request.plan = &plan_;
   request.view = &view_;
@@ -505,9 +507,9 @@ void Units::check_decodes() {
     listing.read(seldom, parts[i + 1], data);
   }
   if (HasFatalFailure()) return;
-  const std::set<CacheAddr> elsewhere = {gateways_.link,    gateways_.indirect, gateways_.ret,
-                                         gateways_.syscall, gateways_.event,    gateways_.lookup,
-                                         gateways_.ret_pop};
+  const std::set<CacheAddr> elsewhere = {
+      gateways_.link,    gateways_.visit, gateways_.visit_by_call, gateways_.ret,
+      gateways_.syscall, gateways_.event, gateways_.lookup,        gateways_.ret_pop};
   listing.expect_targets(elsewhere);
   for (uint32_t at : code_.insn_offset) EXPECT_TRUE(listing.starts_at(at)) << "offset " << at;
   for (const Mark& mark : code_.marks) {
@@ -554,8 +556,8 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
     request.view = &view_;
     request.tables_base = kTablesBase;
     const CacheAddr gateway(0x10001000);
-    request.gateways = {gateway, gateway, gateway, gateway, gateway,
-                        gateway, gateway, gateway, gateway};
+    request.gateways = {gateway, gateway, gateway, gateway, gateway, gateway,
+                        gateway, gateway, gateway, gateway, gateway};
     std::vector<uint8_t> cold(1 << 20);
     isa::Assembler cold_as(cold.data(), cold.size(), CacheAddr(0x10100000));
     EXPECT_EQ(emit_unit(as, cold_as, request).size_bytes, 0u);

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Indirect branches that go where others have gone before are noted by the thread itself, and read
+by the monitor later: when the thread asks for something, when its notes are full, when it ends.
+What the program counts itself, in memory that outlives it, is what the profile says, call by call
+and target by target, however its threads end; and the profile is the same without notes."""
+import collections
+import csv
+import io
+import os
+import sqlite3
+import subprocess
+
+from refusal import accepted, compile_c, complain, finish, path
+
+SITES, TAILS, TARGETS, LABELS = 24, 8, 48, 12
+KINDS = TARGETS + LABELS
+MODES = ("plain", "threads", "leave", "exec", "fork", "alarm", "jump", "kill")
+KILLED = 40
+
+
+def source():
+    """Sites that call through a table, some as their last act; an interpreter's dispatch."""
+    text = [r"""
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define APART __attribute__((noinline, noclone))
+static struct { volatile unsigned long kinds[KINDS], pairs[SITES + TAILS][TARGETS]; } *own;
+#define COUNT(number) \
+  __asm__ volatile(".globl at_" #number "\nat_" #number ": lock incq %0" \
+                   : "+m"(own->kinds[number]) : : "cc")
+typedef int (*target)(int);
+static target targets[TARGETS];
+"""]
+    text += [f"APART static int t{t}(int n) {{ COUNT({t}); return n * {t + 3} + 1; }}\n"
+             for t in range(TARGETS)]
+    text += [f"static target targets[TARGETS] = {{{','.join(f't{t}' for t in range(TARGETS))}}};\n"]
+    for site in range(SITES + TAILS):
+        # Nothing behind the call, and it is a jump.
+        behind = " + 1" if site < SITES else ""
+        text.append(f"""APART int site_{site}(int n, int to) {{
+  __asm__ volatile("lock incq %0" : "+m"(own->pairs[{site}][to]) : : "cc");
+  return targets[to](n){behind};
+}}
+""")
+    every = ",".join(f"site_{site}" for site in range(SITES + TAILS))
+    text.append(f"static int (*sites[])(int, int) = {{{every}}};\n")
+    labels = ",".join(f"&&l{label}" for label in range(LABELS))
+    text.append(f"""APART int interpret(unsigned n, int a) {{
+  static void* const labels[] = {{{labels}, &&end}};
+#define NEXT n = n * 1103515245 + 12345; goto *labels[(n >> 16) % (LABELS + 1)]
+  NEXT;
+""")
+    text += [f"l{label}: COUNT({TARGETS + label}); a = a * {label + 2} + 1; NEXT;\n"
+             for label in range(LABELS)]
+    text.append(r"""end: return a;
+}
+static __thread unsigned state = 1;
+static volatile int sum;
+static unsigned next(void) {
+  state = state * 1664525 + 1013904223;
+  return state >> 8;
+}
+static int step(void) {
+  const unsigned site = next() % (SITES + TAILS);
+  // Some targets often, some hardly ever.
+  const unsigned to = next() % (1 + next() % TARGETS);
+  return sites[site](7, (int)to) + interpret(next(), 5);
+}
+static void steps(int count) {
+  for (int i = 0; i < count; ++i) sum += step();
+}
+static jmp_buf out;
+static int leap(int n) {
+  if (n > 0) longjmp(out, 1);
+  return n;
+}
+APART int call(target to) { return to(1) + 1; }
+static void on_alarm(int number) { sum += step() + number; }
+static pthread_barrier_t barrier;
+static void* thread(void* seed) {
+  state = (unsigned)(long)seed;
+  pthread_barrier_wait(&barrier);
+  steps(900);
+  return NULL;
+}
+static void* endless(void* seed) {
+  state = (unsigned)(long)seed;
+  for (;;) steps(1);
+}
+static void begin(void* (*run)(void*), int join) {
+  pthread_t threads[4];
+  for (long i = 0; i < 4; ++i) pthread_create(&threads[i], NULL, run, (void*)(i + 5));
+  for (int i = 0; i < 4 && join; ++i) pthread_join(threads[i], NULL);
+}
+static void kill_children(char** argv) {
+  for (int i = 0; i < KILLED; ++i) {
+    int fds[2];
+    if (pipe(fds) != 0) exit(4);
+    const pid_t child = fork();
+    if (child == 0) {
+      dup2(fds[1], 1);
+      execl(argv[0], argv[0], argv[1], i % 2 ? "endless" : "leave", NULL);
+      _exit(5);
+    }
+    close(fds[1]);
+    char begun;
+    if (read(fds[0], &begun, 1) != 1) exit(6);
+    usleep(200 + 331 * i);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(fds[0]);
+  }
+}
+int main(int argc, char** argv) {
+  const int file = open(argv[1], O_RDWR);
+  own = mmap(NULL, sizeof *own, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (own == MAP_FAILED || argc != 3) return 2;
+#define IS(name) (strcmp(argv[2], name) == 0)
+  pthread_barrier_init(&barrier, NULL, 4);
+  if (IS("kill")) {
+    kill_children(argv);
+    return 0;
+  }
+  if (IS("endless") || IS("leave")) {
+    if (write(1, "!", 1) != 1) return 3;
+    begin(endless, 0);
+    if (IS("endless")) endless((void*)77);
+    usleep(30000);
+    steps(10);
+    _exit(0);
+  }
+  if (IS("alarm")) {
+    const struct itimerval often = {{0, 700}, {0, 700}};
+    signal(SIGALRM, on_alarm);
+    setitimer(ITIMER_REAL, &often, NULL);
+  }
+  steps(3000);
+  if (IS("threads")) begin(thread, 1);
+  if (IS("jump")) {
+    for (int i = 0; i < 300; ++i) {
+      if (setjmp(out) == 0) sum += call(i % 3 ? leap : t7);
+      steps(1);
+    }
+  }
+  if (IS("fork")) {
+    if (fork() == 0) {
+      steps(900);
+      _exit(0);
+    }
+    steps(5);
+    wait(NULL);
+  }
+  if (IS("exec")) execl(argv[0], argv[0], argv[1], "plain", NULL);
+  return 0;
+}
+""")
+    return "".join(text)
+
+
+def symbols(program):
+    lines = subprocess.run(["nm", "-S", program], check=True, capture_output=True, text=True)
+    fields = [line.split() for line in lines.stdout.splitlines()]
+    at = {int(f[-1][3:]): int(f[0], 16) for f in fields if f[-1].startswith("at_")}
+    sites = {int(f[3][5:]): (int(f[0], 16), int(f[1], 16)) for f in fields
+             if len(f) == 4 and f[3].startswith("site_")}
+    starts = {int(f[0], 16): int(f[3][1:]) for f in fields
+              if len(f) == 4 and f[3][0] == "t" and f[3][1:].isdigit()}
+    return at, sites, starts
+
+
+class Run:
+    def __init__(self, program, mode, *options):
+        self.what = f"{os.path.basename(program)} {mode} {' '.join(options)}"
+        shared, self.file = path("counts"), path("run.tally")
+        size = 8 * (KINDS + (SITES + TAILS) * TARGETS)
+        with open(shared, "wb") as f:
+            f.write(bytes(size))
+        accepted(["profile", "-o", self.file, *options, "--", program, shared, mode], self.what,
+                 timeout=120)
+        with open(shared, "rb") as f:
+            self.own = [int.from_bytes(f.read(8), "little") for _ in range(size // 8)]
+        self.check(program, mode)
+        self.noted = self.fact("visits_noted")
+        print(f"{self.what}: {self.noted} visits noted, {self.fact('misses_indirect')} asked for")
+
+    def check(self, program, mode):
+        at, sites, starts = symbols(program)
+        self.rows, self.edges = self.dump("instructions", program), self.dump("edges", program)
+        counted = collections.Counter()
+        for row in self.rows:
+            counted[int(row["address"], 16)] += int(row["count"])
+        for kind, address in at.items():
+            if counted[address] != self.own[kind]:
+                complain(f"{self.what}: the profile has {counted[address]} at {kind}, it was "
+                         f"{self.own[kind]}")
+        if mode in ("kill", "leave"):
+            return  # who is killed between the two has counted the pair, and has not called
+        led = collections.Counter()
+        for row in self.edges:
+            begin, to = int(row["from_block"], 16), int(row["to_block"], 16)
+            site = [s for s, (a, size) in sites.items() if a <= begin < a + size]
+            if row["kind"] in ("indirect_call", "indirect_jump") and site and to in starts:
+                led[site[0], starts[to]] += int(row["count"])
+        for site in range(SITES + TAILS):
+            for target in range(TARGETS):
+                was = self.own[KINDS + site * TARGETS + target]
+                if led[site, target] != was:
+                    complain(f"{self.what}: site {site} led to {target} {led[site, target]} times "
+                             f"by the profile, {was} by its own count")
+
+    def dump(self, what, program):
+        text = accepted(["dump", what, self.file, "--format=csv"], f"{self.what}, dump").stdout
+        rows = csv.DictReader(io.StringIO(text.decode()))
+        own = [row for row in rows if row["module"] == program and row["count"] != "0"]
+        return [{k: v for k, v in row.items() if k != "source"} for row in own]
+
+    def fact(self, name):
+        with sqlite3.connect(self.file) as database:
+            values = database.execute("SELECT value FROM facts WHERE name = ?", (name,))
+            return sum(int(value) for (value,) in values)
+
+
+SIZES = [f"-DKINDS={KINDS}", f"-DSITES={SITES}", f"-DTAILS={TAILS}", f"-DTARGETS={TARGETS}",
+         f"-DLABELS={LABELS}", f"-DKILLED={KILLED}"]
+# The last one is large enough for calls and returns that pair up.
+for flags in (["-no-pie"], ["-static"], ["-Wl,-z,now", "-DLARGE"]):
+    large = '__asm__(".text\\n.space 4 << 20");\n' if "-DLARGE" in flags else ""
+    program = compile_c("notes" + "".join(flags).replace(",", ""), source() + large, "-O2",
+                        "-fno-gcse", "-fno-crossjumping", "-fcf-protection=none", "-pthread",
+                        *SIZES, *flags)
+    for mode in MODES:
+        noted = Run(program, mode, "--no-opt=recall")
+        if noted.noted < 300:
+            complain(f"{noted.what}: only {noted.noted} visits were noted")
+        if mode not in ("plain", "fork", "exec", "jump"):
+            continue  # what runs depends on the moment
+        asked = Run(program, mode, "--no-opt=recall,notes")
+        if asked.noted != 0:
+            complain(f"{asked.what}: {asked.noted} visits were noted though that is switched off")
+        if (noted.rows, noted.edges) != (asked.rows, asked.edges):
+            complain(f"{mode}: other counts with notes")
+finish()
