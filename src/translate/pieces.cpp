@@ -215,7 +215,12 @@ CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t c
 // A way to a target that is known, or else a request.  Only rax, rcx and rdx are used, and the
 // flags, so that whoever looks meanwhile finds all registers that call frames rest on.
 void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
+  constexpr uint8_t kNotEqual = 5, kEqual = 4, kNotBelow = 3;
   const uint32_t known = tables_base + tables::kKnown;
+  const uint64_t ask = as.here().value();
+  emit_restore_visit(as);
+  as.jmp(code.entries.indirect.value());
+
   code.entries.visit_by_call = as.here();
   as.mov_gs32_imm(tcb::kVisitByCall, 1);
   raw(as, 0xeb, 0);  // jmp
@@ -237,27 +242,23 @@ void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   const uint32_t je_found = as.offset();
   raw(as, 0x83, 0xf0, 0x10);                 // xor eax, 16: the other place
   raw(as, 0x48, 0x39, 0x90), as.u32(known);  // cmp [rax + known], rdx
-  as.jcc(5, as.here().value());              // jne ask
-  const uint32_t jne_ask = as.offset() - 4;
+  as.jcc(kNotEqual, ask);
   patch_short(as, je_found);
   raw(as, 0x48, 0x8b, 0x80), as.u32(known + 8);  // mov rax, [rax + known + 8]
   raw(as, 0x48, 0x85, 0xc0);                     // test rax, rax
-  as.jcc(4, as.here().value());                  // jz ask
-  const uint32_t jz_ask = as.offset() - 4;
-  // Where a call has no landing yet, its return would ask.
+  as.jcc(kEqual, ask);
+  // Where a call has no landing yet, its return would ask.  No byte of a number is zero.
   as.cmp_gs32_imm(tcb::kVisitByCall, 0);
   raw(as, 0x74, 0);  // je
   const uint32_t je_jump = as.offset();
   as.mov_ecx_top();
-  as.movzx_ecx_word_rcx(tables_base + tables::kLandingNumbers);
-  raw(as, 0x85, 0xc9);           // test ecx, ecx
-  as.jcc(4, as.here().value());  // jz ask
-  const uint32_t jz_no_landing = as.offset() - 4;
+  as.movzx_ecx_byte_rcx(tables_base + tables::kLandingNumbers);
+  raw(as, 0x85, 0xc9);  // test ecx, ecx
+  as.jcc(kEqual, ask);
   patch_short(as, je_jump);
   as.mov_ecx_gs(tcb::kNoteCount);
   raw(as, 0x83, 0xf9, tcb::kNotesMax);  // cmp ecx, max
-  as.jcc(3, as.here().value());         // jae ask
-  const uint32_t jae_ask = as.offset() - 4;
+  as.jcc(kNotBelow, ask);
   raw(as, 0xc1, 0xe1, 0x04);  // shl ecx, 4
   as.mov_gs_reg(tcb::kResume, kRax);
   raw(as, 0x65, 0x48, 0x89, 0x81), as.u32(tcb::kNotes);  // mov gs:[rcx + notes], rax
@@ -268,11 +269,6 @@ void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   emit_restore_visit(as);
   as.mov_rcx_gs(tcb::kSpillRcx);
   as.jmp_gs(tcb::kResume);
-  for (const uint32_t jump : {jne_ask, jz_ask, jz_no_landing, jae_ask}) {
-    as.patch_rel32(jump, as.here().value());
-  }
-  emit_restore_visit(as);
-  as.jmp(code.entries.indirect.value());
 }
 
 // Posts the request and waits for the answer: a spin first, then futex.  Uses all registers.

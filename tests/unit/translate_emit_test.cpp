@@ -97,6 +97,27 @@ TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
   EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
 }
 
+// A thread there has noted its visit and nothing is asked any more (ledger/locate.cpp).
+TEST(Gateway, BehindANoteNothingIsAsked) {
+  std::vector<uint8_t> buffer(4096);
+  const CacheAddr address(0x7f0000000000);
+  isa::Assembler as(buffer.data(), buffer.size(), address);
+  const GatewayCode code = emit_gateway(as, kTablesBase);
+  const std::span<const uint8_t> bytes(buffer);
+  CacheAddr at = code.noted;
+  CacheAddr last;
+  while (at < code.entries.ret) {
+    const auto insn = isa::decode(bytes.subspan(static_cast<size_t>(at - address)), at.value());
+    ASSERT_GT(insn.size, 0);
+    EXPECT_FALSE(is_direct_branch(insn));
+    last = at;
+    at = at + insn.size;
+  }
+  EXPECT_EQ(at, code.entries.ret);
+  const uint8_t jmp_gs[] = {0x65, 0xff, 0x24, 0x25};
+  EXPECT_EQ(std::memcmp(buffer.data() + (last - address), jmp_gs, sizeof jmp_gs), 0);
+}
+
 TEST(Gateway, OfAnotherAreaMakesNoSystemCallItself) {
   std::vector<uint8_t> buffer(4096);
   isa::Assembler first_as(buffer.data(), buffer.size(), CacheAddr(0x7f0000000000));
