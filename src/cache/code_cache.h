@@ -170,8 +170,9 @@ class CodeCache : public Translated {
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
-  // What the thread of this slot has noted of its indirect branches (known_targets.h); it waits for
-  // an answer, stands at a stop or is gone.  `kEnds`: it will never run again.
+  // What the thread of this slot has noted of its indirect branches (known_targets.h).  It waits
+  // for an answer, is in a system call, or will never run again (`kEnds`): it must not be in the
+  // middle of a note.
   enum class AfterVisits : uint8_t { kGoesOn, kEnds };
   void take_notes(uint32_t slot, AfterVisits after);
   // The block whose code, where branches enter it, is there.
@@ -364,6 +365,7 @@ class CodeCache : public Translated {
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
   void make_known(TargetAddr target, BlockRef to);
+  CacheAddr known_way(BlockRef to) const;
   uint32_t pair_of_visit(uint32_t site_id, BlockRef to, AfterVisits after);
   // A place that is sure to be called or jumped to.
   struct Certain {

@@ -19,7 +19,13 @@ static_assert(sizeof(Note) == tcb::kNoteBytes);
 
 }  // namespace
 
-// What the thread reads while it goes on must be there before anyone is told of it.
+// Where visits of the block begin; null where its code does not tell it from others: a jump to the
+// block that lies next has none.
+CacheAddr CodeCache::known_way(BlockRef to) const {
+  const CacheAddr code = units_[to.unit]->label(to.block);
+  return block_beginning_at(code) == to ? code : CacheAddr();
+}
+
 void CodeCache::make_known(TargetAddr target, BlockRef to) {
   const Unit& unit = *units_[to.unit];
   const bool lasts = !unit.replaceable && !unit.checked && !unit.dead;
@@ -27,7 +33,9 @@ void CodeCache::make_known(TargetAddr target, BlockRef to) {
       placement_ == PlacementKind::kNone) {
     return;
   }
-  known_targets_.add(target, to, unit.label(to.block));
+  if (const CacheAddr code = known_way(to); code != CacheAddr()) {
+    known_targets_.add(target, to, code);
+  }
 }
 
 BlockRef CodeCache::block_beginning_at(CacheAddr code) const {
@@ -53,7 +61,6 @@ uint32_t CodeCache::pair_of_visit(uint32_t site_id, BlockRef to, AfterVisits aft
   if (after == AfterVisits::kGoesOn && !units_[to.unit]->dead && check_room()) {
     const auto found = blocks_.find(target.value());
     if (found && *found == pack(to)) {
-      if (state.site.call) enter_landing({state.unit, state.site.block});
       if (!units_[state.unit]->dead) join_table(site_id, target);
       join_pair(site_id, target, to);
       if (const uint32_t index = find(false); index < state.pairs.size()) return index;

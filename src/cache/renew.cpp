@@ -99,7 +99,7 @@ void CodeCache::renew(std::span<const Renewal> wanted, std::span<const uint64_t>
   for (const uint32_t id : made) move_landings(*units_[id]);
   move_links(made);
   known_targets_.move([this](BlockRef to) { return newest(to); },
-                      [this](BlockRef to) { return units_[to.unit]->label(to.block); });
+                      [this](BlockRef to) { return known_way(to); });
   move_pairs(made);
   for (const uint32_t id : made) repeat_pairs(*units_[id], counters);
   for (const uint32_t id : made) join_links(*units_[*units_[id]->renewed_by]);

@@ -98,7 +98,9 @@ Recollection::Returns measure_returns(const profile::Profile& profile) {
   const Calls calls(profile);
   if (calls.total() == 0) return {};
   const double millibits = 1000 * calls.bits() / calls.total();
-  return {static_cast<uint64_t>(calls.total()), static_cast<uint32_t>(std::lround(millibits))};
+  constexpr double kCallsMax = 1e18;  // more have not been made but by mistake
+  return {static_cast<uint64_t>(std::min(calls.total(), kCallsMax)),
+          static_cast<uint32_t>(std::lround(millibits))};
 }
 
 Returns choose_returns(const Recollection::Returns& before, uint64_t code_bytes) {

@@ -21,6 +21,8 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   auto thread = parent.threads_.find(maker);
   const bool known = thread != parent.threads_.end() && thread->second.slot;
   const uint32_t parent_slot = known ? *thread->second.slot : 0;
+  // Who has called whom is asked below.
+  if (known) parent.cache_.take_notes(parent_slot, CodeCache::AfterVisits::kGoesOn);
   const Position position = parent.ledger_.locate(regs, parent_slot);
   if (position.kind != Position::Kind::kInBlock) {
     return make_error("process {} was forked at {:#x}, which is no known place", pid, regs.rip);

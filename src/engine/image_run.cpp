@@ -244,6 +244,7 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
   const bool shares_stack =
       own_process && process_->try_registers(parent, parent_regs) && parent_regs.rsp == regs.rsp;
   const uint32_t parent_slot = threads_[parent].slot.value_or(*slot);
+  cache_.take_notes(parent_slot, CodeCache::AfterVisits::kGoesOn);
   ledger_.open_thread(regs, *slot, shares_stack || regs.orig_rax == SYS_vfork, parent_slot);
   regs.gs_base = region_.thread_block(*slot).value();
   process_->set_registers(tid, regs);

@@ -6,8 +6,8 @@
 //
 // Idea.  Counters say what has run so far.  Some milliseconds after the start, and again at growing
 // intervals, the monitor looks which units have counted much.  If there are any, it makes the
-// program's next return, and the next indirect jump of one of these units, ask (what they go by is
-// held for a moment).  There
+// program's next return, and one of the next indirect jumps of these units, ask (what they go by is
+// held for a moment; some visits may be noted first, see cache/known_targets.h).  There
 //
 //   - the only thread waits for an answer, between two blocks: what it has left is counted, what it
 //     will enter is not, and the calls that are open are those that its back-trace shows;
