@@ -64,8 +64,8 @@ class PageCache {
 };
 
 // libdw caches rules inside the module's handle, without locking.
-std::mutex& libdw_mutex() {
-  static std::mutex mutex;
+std::recursive_mutex& libdw_mutex() {
+  static std::recursive_mutex mutex;
   return mutex;
 }
 

@@ -157,6 +157,26 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::by_search(uint64_t stack_
   return std::nullopt;
 }
 
+// A described procedure comes back to code, or to nobody.  Where neither is on the stack above its
+// return address, that is a dead word, and what it belonged to has been written over.
+bool UndescribedFrames::may_be_active(TargetAddr back, uint64_t at) const {
+  elf::UnwindTarget target;
+  target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
+    const Module* module = modules_.containing(address);
+    if (module == nullptr) return std::nullopt;
+    return elf::UnwindModule{module->image, module->bias};
+  };
+  target.read_memory = [this](TargetAddr address, void* data, size_t size_bytes) {
+    return process_.read_memory(address, data, size_bytes);
+  };
+  elf::UnwindRegisters registers;
+  set(registers, elf::kDwarfPc, back.value() - 1);  // behind the call another procedure may begin
+  set(registers, elf::kDwarfRsp, at + 8);
+  const elf::BackTrace trace = elf::unwind(registers, target, 2);
+  if (trace.frames.size() < 2) return trace.end != elf::TraceEnd::kNoModule;
+  return modules_.containing(trace.frames[1].pc) != nullptr;
+}
+
 // Where on the stack calls from described code into other code left their return addresses; the
 // first `most` of them.
 std::vector<uint64_t> UndescribedFrames::calls_out_of_description(uint64_t begin, uint64_t end,
@@ -171,6 +191,7 @@ std::vector<uint64_t> UndescribedFrames::calls_out_of_description(uint64_t begin
         if (modules_.containing(back) == nullptr || !cache_.has_landing(back)) continue;
         const BlockRef call = cache_.call_block_of(back);
         if (!call.valid() || !cache_.leaves_description(call)) continue;
+        if (!may_be_active(back, at + 8 * i)) continue;
         found.push_back(at + 8 * i);
         if (found.size() == most) return found;
       }

@@ -29,7 +29,8 @@
 // second way out, so that their frames never stay open (cfg::DiscoverRequest::open_calls).
 //
 // Limits.  A frame that keeps neither convention hides its caller if rbp is still that of a frame
-// farther out than its caller's; a dead word on the stack may look like the return address sought.
+// farther out than its caller's; a dead word on the stack may look like the return address sought,
+// if its procedure's caller still stands where its description says.
 #pragma once
 
 #include <functional>
@@ -78,6 +79,7 @@ class UndescribedFrames {
   std::optional<elf::UnwindRegisters> described_caller_at(const elf::UnwindRegisters& frame,
                                                           uint64_t at) const;
   std::vector<uint64_t> calls_out_of_description(uint64_t begin, uint64_t end, size_t most) const;
+  bool may_be_active(TargetAddr back, uint64_t at) const;
   std::optional<uint64_t> stack_end(uint64_t stack_pointer) const;
   bool read(uint64_t address, uint64_t& word) const;
 
