@@ -20,7 +20,8 @@
 // (landing_numbers.h).  Landings without a number of their own form chains by the low 16 bits, in
 // which a return looks that has found no number.  So do those that share their low 32 bits with
 // another, which happens only where landings compare the whole address.  A site's pairs form a
-// chain too; above four, a hash table of chains.
+// chain too; above four, a hash table of chains.  Threads find by themselves what only other sites
+// have led to (known_targets.h).
 //
 // Code that was changed or unmapped is cut out of all chains, links and tables (invalidate.cpp).
 #pragma once
@@ -78,8 +79,8 @@ struct CacheStats {
   uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
   uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
   uint64_t deferred = 0;     // of them, those that were left out at first ...
-  uint64_t noted = 0;        // visits that threads have noted by themselves
   uint64_t made_late = 0;    // ... and those that got their code after all
+  uint64_t noted = 0;        // visits that threads have noted by themselves
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights
@@ -137,7 +138,6 @@ class CodeCache : public Translated {
   translate::Returns returns_form() const { return returns_form_; }
   // How much code the program has; chooses the size of tables.
   void set_code_bytes(uint64_t code_bytes) { code_bytes_ = code_bytes; }
-  uint64_t code_bytes() const { return code_bytes_; }
 
   // The block at a target address, translated if need be.  An invalid reference when no code of
   // the program is there (the jump must fault as it would natively).  Errors: generated code, no
@@ -175,8 +175,8 @@ class CodeCache : public Translated {
   // middle of a note.
   enum class AfterVisits : uint8_t { kGoesOn, kEnds };
   void take_notes(uint32_t slot, AfterVisits after);
-  // The block whose code, where branches enter it, is there.
-  BlockRef block_beginning_at(CacheAddr code) const;
+  // The block of a visit that went on at `code`.
+  BlockRef visited_block(CacheAddr code) const;
 
   // True if a unit's code is not the program's any more; it is then taken out of all chains.
   bool discard_if_changed(uint32_t id);
@@ -365,6 +365,7 @@ class CodeCache : public Translated {
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
   void make_known(TargetAddr target, BlockRef to);
+  BlockRef block_beginning_at(CacheAddr code) const;  // invalid if branches enter none there
   CacheAddr known_way(BlockRef to) const;
   uint32_t pair_of_visit(uint32_t site_id, BlockRef to, AfterVisits after);
   // A place that is sure to be called or jumped to.

@@ -17,7 +17,7 @@
 // squares, low and high both at most k, and a program with few landings touches few pages.  65,025
 // are enough for programs of this form (`Returns`); what is beyond that is found in the chains.
 //
-// The returns of large programs look at the pointer, so it may be 0, as the whole table is at
+// Returns that pair up with calls look at the pointer, so it may be 0, as the whole table is at
 // first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million of them.
 //
 // A number belongs to its address for good, and its bytes are written once, one by one.  What

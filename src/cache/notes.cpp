@@ -40,12 +40,19 @@ void CodeCache::make_known(TargetAddr target, BlockRef to) {
 
 BlockRef CodeCache::block_beginning_at(CacheAddr code) const {
   const CodeRecord* record = record_at(code);
-  CHECK(record != nullptr && record->in_unit()) << "a visit of " << code.value();
+  if (record == nullptr || !record->in_unit()) return {};
   const UnitCode& unit = units_[record->index]->code;
   const uint32_t offset = unit.offset_of(code);
   const std::optional<uint32_t> block = unit.block_at(offset);
-  CHECK(block && unit.blocks[*block].label == offset) << "a visit of " << code.value();
+  if (!block || unit.blocks[*block].label != offset) return {};
   return {record->index, *block};
+}
+
+// Its code tells it from all others (known_way).
+BlockRef CodeCache::visited_block(CacheAddr code) const {
+  const BlockRef block = block_beginning_at(code);
+  CHECK(block.valid()) << "a visit of " << code.value();
+  return block;
 }
 
 // The pair of a visit that has been made already.  It has no stub if no way shall lead there any
@@ -88,7 +95,7 @@ void CodeCache::take_notes(uint32_t slot, AfterVisits after) {
     memcpy(&note, memory + tcb::kNotes + i * tcb::kNoteBytes, sizeof note);
     CHECK(note.site < sites_.size()) << "a visit from nowhere";
     const auto site = static_cast<uint32_t>(note.site);
-    const uint32_t index = pair_of_visit(site, block_beginning_at(CacheAddr(note.code)), after);
+    const uint32_t index = pair_of_visit(site, visited_block(CacheAddr(note.code)), after);
     uint8_t* counter = memory + counter_offset(sites_[site].pairs[index].counter);
     uint64_t value = 0;
     memcpy(&value, counter, sizeof value);

@@ -103,13 +103,17 @@ Recollection::Returns measure_returns(const profile::Profile& profile) {
           static_cast<uint32_t>(std::lround(millibits))};
 }
 
-Returns choose_returns(const Recollection::Returns& before, uint64_t code_bytes) {
+Returns choose_returns(const Recollection::Returns& before, const CodeSizes& sizes) {
   // Measured: of 27 programs none has between 550 and 770.
   constexpr uint32_t kHardMillibits = 650;
   // Measured: from about here on the processor no longer knows the targets of all returns.
   constexpr uint64_t kLargeProgramBytes = 3ull << 20;
-  const bool paired =
-      before.calls > 0 ? before.millibits >= kHardMillibits : code_bytes >= kLargeProgramBytes;
+  // Most of a library is not for this program.  Compilers' are larger, and ask for pairs; ffmpeg's
+  // and octave's (25 to 28 MB) do not.
+  constexpr uint64_t kLargeLibrariesBytes = 40ull << 20;
+  const bool large =
+      sizes.program_bytes >= kLargeProgramBytes || sizes.libraries_bytes >= kLargeLibrariesBytes;
+  const bool paired = before.calls > 0 ? before.millibits >= kHardMillibits : large;
   return paired ? Returns::kPaired : Returns::kJump;
 }
 

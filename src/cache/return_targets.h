@@ -20,7 +20,7 @@
 // The mean over all calls of a run, those others counted as 0, is 0.8 to 3.3 in cc1, cc1plus,
 // clang, gnugo and cjpeg, which take 0.80 to 0.96 of the time with pairs, and at most 0.55 in 22
 // other programs, which take 0.98 to 1.11 (docs/design.md).  A run leaves it for the next
-// (recall.h).  A first run goes by the size of the program.
+// (recall.h).  A first run goes by the size of the program and its libraries.
 //
 // Not handled: programs that change their ways with their input, before the run after that.
 #pragma once
@@ -36,8 +36,14 @@ namespace tally::engine {
 // Of all calls of a run; 0 calls where none is known.
 Recollection::Returns measure_returns(const profile::Profile& profile);
 
-// `before`: of an earlier run; `code_bytes`: of the program's own code.
-translate::Returns choose_returns(const Recollection::Returns& before, uint64_t code_bytes);
+// Of code that a program may execute, when it begins.
+struct CodeSizes {
+  uint64_t program_bytes = 0;
+  uint64_t libraries_bytes = 0;  // of those that it names, as far as they are known
+};
+
+// `before`: of an earlier run.
+translate::Returns choose_returns(const Recollection::Returns& before, const CodeSizes& sizes);
 
 // What is left for the next run: a large run's are not given up for those of a small one.
 Recollection::Returns better_known(const Recollection::Returns& before,

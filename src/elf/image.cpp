@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "elf/debug_file.h"
+#include "elf/dependencies.h"
 #include "elf/dwarf_handles.h"
 #include "elf/eh_frame.h"
 #include "elf/exception_table.h"
@@ -137,6 +138,9 @@ LinkAddr Image::entry() const {
 }
 const std::optional<std::string>& Image::interpreter() const {
   return impl_->layout.interpreter;
+}
+Dependencies Image::dependencies() const {
+  return read_dependencies(impl_->layout, impl_->path);
 }
 LinkRange Image::relro() const {
   return impl_->layout.relro;

@@ -65,6 +65,8 @@ struct SourceLine {
   int line = 0;
 };
 
+struct Dependencies;  // dependencies.h
+
 enum class FileType : uint8_t { kExecutable, kShared };  // ET_EXEC, ET_DYN
 
 class Image {
@@ -88,6 +90,7 @@ class Image {
   FileType type() const;
   LinkAddr entry() const;
   const std::optional<std::string>& interpreter() const;  // PT_INTERP
+  Dependencies dependencies() const;                      // what the loader is to load with it
   const std::vector<Segment>& segments() const;
   // What the loader makes read-only once it has relocated the file; empty if there is none.
   LinkRange relro() const;

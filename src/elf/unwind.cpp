@@ -63,7 +63,8 @@ class PageCache {
   std::array<uint8_t, kPageSizeBytes> content_;
 };
 
-// libdw caches rules inside the module's handle, without locking.
+// libdw caches rules inside the module's handle, without locking.  Who is asked for a caller that
+// nothing describes (UnwindTarget::caller_of) may unwind other frames to find it.
 std::recursive_mutex& libdw_mutex() {
   static std::recursive_mutex mutex;
   return mutex;

@@ -40,7 +40,8 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   service_.pretend_dumpable(parent.service_.pretended_dumpable());
   cache_.set_compare(parent.cache_.compare());
   cache_.set_returns(parent.cache_.returns_form());
-  cache_.set_code_bytes(parent.cache_.code_bytes());
+  code_sizes_ = parent.code_sizes_;
+  cache_.set_code_bytes(code_sizes_.program_bytes);
   cache_.set_weights(parent.cache_.weights());
   cache_.initialize_tables();
   enable_feedback();

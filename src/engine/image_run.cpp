@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "cache/code_map.h"
-#include "cache/return_targets.h"
+#include "elf/dependencies.h"
 #include "engine/describe.h"
 #include "ledger/finish.h"
 #include "ledger/keeper.h"
@@ -107,14 +107,16 @@ void ImageRun::choose_forms() {
     cache_.set_compare(Compare::kLow32);
     modules_.forbid_collisions();
   }
-  uint64_t code_bytes = 0;
   for (const auto& module : modules_.all()) {
     if (!module->main_program) continue;
-    for (const TargetRange& range : module->executable) code_bytes += range.size_bytes();
+    for (const TargetRange& range : module->executable) {
+      code_sizes_.program_bytes += range.size_bytes();
+    }
+    code_sizes_.libraries_bytes += elf::code_bytes_of_libraries(*module->image);
   }
-  cache_.set_code_bytes(code_bytes);
+  cache_.set_code_bytes(code_sizes_.program_bytes);
   const bool may_pair = options_.optimizations.has(Optimization::kPaired);
-  cache_.set_returns(may_pair ? choose_returns(returns_before_, code_bytes) : Returns::kJump);
+  cache_.set_returns(may_pair ? choose_returns(returns_before_, code_sizes_) : Returns::kJump);
 }
 
 // In front of everything that is to be kept.
@@ -175,8 +177,8 @@ void ImageRun::recall() {
   }
   if (program_build_id_.empty()) return;
   Recollection found = options_.recall.find(program_build_id_);
-  // Also where they are not used: those of a larger run are left as they are.
   returns_before_ = found.returns;
+  // Also where they are not used: those of a larger run are left as they are.
   if (!found.weighed.empty()) cache_.set_weights(std::make_shared<const EdgeWeights>(found));
   cache_.set_recollection(std::move(found));
 }
@@ -466,8 +468,8 @@ void ImageRun::solve(profile::Profile& result) {
   const Recollection::Returns returns = measure_returns(result);
   facts_.more.emplace_back("return_millibits", std::to_string(returns.millibits));
   left.what.returns = better_known(returns_before_, returns);
-  const bool other_returns = choose_returns(left.what.returns, cache_.code_bytes()) !=
-                             choose_returns(returns_before_, cache_.code_bytes());
+  const bool other_returns = choose_returns(left.what.returns, code_sizes_) !=
+                             choose_returns(returns_before_, code_sizes_);
   if (left.news || weights.is_news() || (leaves && other_returns)) leave(left);
   totals_.add_rows(result, facts_.begun);
   facts_.counters = counters.size();
@@ -510,9 +512,9 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
   run.more.emplace_back("blocks_deferred", std::to_string(cache_.stats().deferred));
+  run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));
   run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kPaired ? "1" : "0");
   run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
-  run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));
   run.more.emplace_back("landings_chained", std::to_string(cache_.stats().chained));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));

@@ -28,6 +28,7 @@
 
 #include "cache/code_cache.h"
 #include "cache/phases.h"
+#include "cache/return_targets.h"
 #include "engine/run_options.h"
 #include "engine/service.h"
 #include "engine/signals.h"
@@ -195,7 +196,8 @@ class ImageRun {
   bool net_named_ = false;
   profile::Run facts_;
   Recollection::Returns returns_before_;  // of an earlier run
-  std::string program_build_id_;          // where what it has executed may be kept for the next run
+  CodeSizes code_sizes_;
+  std::string program_build_id_;  // where what it has executed may be kept for the next run
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   double cpu_before_seconds_ = 0;  // what the process had used when this image began
   bool over_ = false;

@@ -173,10 +173,10 @@ void Service::serve(uint32_t slot) {
   }
   calls_replayed_ = 0;
   ledger_.handler_is_back(slot);
-  cache_.take_notes(slot, CodeCache::AfterVisits::kGoesOn);
   const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
   const bool call = request == Request::kSyscall || request == Request::kSyscallDone;
   const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);
+  cache_.take_notes(slot, CodeCache::AfterVisits::kGoesOn);
   ++requests_[static_cast<size_t>(request) % requests_.size()];
   is_settled_ = request == Request::kSyscallDone || request == Request::kEvent;
   if (!call && request != Request::kEvent) last_translation_ = std::chrono::steady_clock::now();

@@ -84,15 +84,7 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
 
 elf::BackTrace Ledger::back_trace_to(std::optional<uint64_t> bottom,
                                      const elf::UnwindRegisters& registers, uint32_t slot) const {
-  elf::UnwindTarget target;
-  target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
-    const Module* module = modules_.containing(address);
-    if (module == nullptr) return std::nullopt;
-    return elf::UnwindModule{module->image, module->bias};
-  };
-  target.read_memory = [this](TargetAddr address, void* data, size_t size_bytes) {
-    return process_.read_memory(address, data, size_bytes);
-  };
+  elf::UnwindTarget target = unwind_target(modules_, process_);
   target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
     return signal_context(slot, pc, stack_pointer);
   };

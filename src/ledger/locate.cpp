@@ -137,7 +137,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     if (address >= area->gateway.entries.lookup) return locate_in_lookup(*area, regs, slot);
     if (address >= area->gateway.noted && address < area->gateway.entries.ret &&
         area == &region_.areas().front()) {
-      return at_start_of(cache_.block_beginning_at(CacheAddr(tcb_u64(slot, tcb::kResume))));
+      return at_start_of(cache_.visited_block(CacheAddr(tcb_u64(slot, tcb::kResume))));
     }
     if (address >= area->gateway.entries.link) {
       return locate_request(entry_at(area->gateway.entries, address), slot);

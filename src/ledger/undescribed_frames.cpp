@@ -27,6 +27,19 @@ elf::UnwindRegisters nobody(uint64_t stack_pointer) {
 
 }  // namespace
 
+elf::UnwindTarget unwind_target(const ModuleMap& modules, const tracee::Process& process) {
+  elf::UnwindTarget target;
+  target.module_at = [&modules](TargetAddr address) -> std::optional<elf::UnwindModule> {
+    const Module* module = modules.containing(address);
+    if (module == nullptr) return std::nullopt;
+    return elf::UnwindModule{module->image, module->bias};
+  };
+  target.read_memory = [&process](TargetAddr address, void* data, size_t size_bytes) {
+    return process.read_memory(address, data, size_bytes);
+  };
+  return target;
+}
+
 bool UndescribedFrames::read(uint64_t address, uint64_t& word) const {
   return process_.read_memory(TargetAddr(address), &word, sizeof word);
 }
@@ -160,19 +173,10 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::by_search(uint64_t stack_
 // A described procedure comes back to code, or to nobody.  Where neither is on the stack above its
 // return address, that is a dead word, and what it belonged to has been written over.
 bool UndescribedFrames::may_be_active(TargetAddr back, uint64_t at) const {
-  elf::UnwindTarget target;
-  target.module_at = [this](TargetAddr address) -> std::optional<elf::UnwindModule> {
-    const Module* module = modules_.containing(address);
-    if (module == nullptr) return std::nullopt;
-    return elf::UnwindModule{module->image, module->bias};
-  };
-  target.read_memory = [this](TargetAddr address, void* data, size_t size_bytes) {
-    return process_.read_memory(address, data, size_bytes);
-  };
   elf::UnwindRegisters registers;
   set(registers, elf::kDwarfPc, back.value() - 1);  // behind the call another procedure may begin
   set(registers, elf::kDwarfRsp, at + 8);
-  const elf::BackTrace trace = elf::unwind(registers, target, 2);
+  const elf::BackTrace trace = elf::unwind(registers, unwind_target(modules_, process_), 2);
   if (trace.frames.size() < 2) return trace.end != elf::TraceEnd::kNoModule;
   return modules_.containing(trace.frames[1].pc) != nullptr;
 }

@@ -42,6 +42,10 @@
 
 namespace tally::engine {
 
+// The process as a back-trace sees it, with nothing known but what its modules describe.  Both must
+// outlive it.
+elf::UnwindTarget unwind_target(const ModuleMap& modules, const tracee::Process& process);
+
 class UndescribedFrames {
  public:
   // `is_call`: whether an address is known to lie behind a call.  `birth`: the stack pointer that

@@ -178,28 +178,37 @@ void patch_short(Assembler& as, uint32_t behind) {
   as.patch_u8(behind - 1, static_cast<uint8_t>(distance));
 }
 
-void emit_save_all(Assembler& as) {
+// And rax, in which they are kept.
+void emit_save_flags(Assembler& as) {
   as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
   raw(as, 0x9f);              // lahf
   raw(as, 0x0f, 0x90, 0xc0);  // seto al
   as.mov_gs_reg(tcb::kFlags, kRax);
+}
+
+// Changes rax.
+void emit_restore_flags(Assembler& as) {
+  as.mov_reg_gs(kRax, tcb::kFlags);
+  raw(as, 0x04, 0x7f);  // add al, 127: overflows iff al was 1
+  raw(as, 0x9e);        // sahf; leaves the overflow flag alone
+}
+
+void emit_save_all(Assembler& as) {
+  emit_save_flags(as);
   as.mov_reg_gs(kRax, tcb::kSpillRcx);
   as.mov_gs_reg(tcb::kRegisters + 8 * kRcx, kRax);
   for (unsigned reg = 2; reg < 16; ++reg) as.mov_gs_reg(tcb::kRegisters + 8 * reg, reg);
 }
 
 void emit_restore_all(Assembler& as) {
-  as.mov_reg_gs(kRax, tcb::kFlags);
-  raw(as, 0x04, 0x7f);  // add al, 127: overflows iff al was 1
-  raw(as, 0x9e);        // sahf; leaves the overflow flag alone
+  emit_restore_flags(as);
   for (unsigned reg = 0; reg < 16; ++reg) {
     if (reg != 4) as.mov_reg_gs(reg, tcb::kRegisters + 8 * reg);
   }
 }
 
 void emit_restore_visit(Assembler& as) {
-  as.mov_reg_gs(kRax, tcb::kFlags);
-  raw(as, 0x04, 0x7f, 0x9e);  // add al, 127; sahf
+  emit_restore_flags(as);
   as.mov_reg_gs(kRax, tcb::kRegisters + 8 * kRax);
   as.mov_reg_gs(kRdx, tcb::kRegisters + 8 * kRdx);
 }
@@ -228,9 +237,7 @@ void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   code.entries.visit = as.here();
   as.mov_gs32_imm(tcb::kVisitByCall, 0);
   patch_short(as, jmp_visit);
-  as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
-  raw(as, 0x9f, 0x0f, 0x90, 0xc0);  // lahf; seto al
-  as.mov_gs_reg(tcb::kFlags, kRax);
+  emit_save_flags(as);
   as.mov_gs_reg(tcb::kRegisters + 8 * kRdx, kRdx);
   as.mov_reg_gs(kRdx, tcb::kTarget);
   raw(as, 0x69, 0xc2), as.u32(kKnownHashFactor);                         // imul eax, edx, factor

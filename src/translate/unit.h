@@ -13,7 +13,7 @@
 //   call f                          push [original return address]; jmp f'
 //   ret                             mov gs:[spill], rcx; pop rcx; mov ecx, ecx
 //                                   movzx ecx, word [numbers + rcx]; jmp [landings + rcx*8]
-//                          or, in large programs (`Returns`):
+//                          or, where they pair up (`Returns`):
 //   call f                          call thunk
 //     thunk                         mov [rsp], original return address (two halves); jmp f'
 //   ret                             mov gs:[spill], rcx; mov ecx, [rsp]

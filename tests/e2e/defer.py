@@ -4,14 +4,11 @@ A program is taught with the plain way through everything, then goes all the oth
 tables, computed jumps, callbacks, returns by longjmp, handlers, threads that come at once, a child
 after fork, children that are killed on the way.  What it counts itself, in memory that outlives it,
 is what the profile says of the instructions that did, and the whole profile is the same without."""
-import csv
-import io
 import os
 import shutil
-import sqlite3
-import subprocess
 
-from refusal import accepted, compile_c, complain, finish, path
+from own_counts import KILL_CHILDREN, CountedRun
+from refusal import compile_c, complain, finish, path
 
 KINDS = ("PLAIN", "ROUND", "BRANCH", "DEEP", "CASE0", "CASE1", "CASE2", "CASE3", "LABEL0", "LABEL1",
          "LABEL2", "CALLBACK", "OTHER", "JUMPED", "HANDLED", "THREAD", "TOGETHER", "CHILD", "LATE")
@@ -145,25 +142,8 @@ APART static void endless(void) {
     round_of(number);
   }
 }
-APART static void kill_children(char** argv) {
-  for (int i = 0; i < KILLED; ++i) {
-    int fds[2];
-    if (pipe(fds) != 0) exit(4);
-    const pid_t child = fork();
-    if (child == 0) {
-      dup2(fds[1], 1);
-      execl(argv[0], argv[0], argv[1], "endless", NULL);
-      _exit(5);
-    }
-    close(fds[1]);
-    char begun;
-    if (read(fds[0], &begun, 1) != 1) exit(6);
-    usleep(200 + 331 * i);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    close(fds[0]);
-  }
-}
+static const char* mode_of(int child) { return "endless"; }
+KILL_CHILDREN
 int main(int argc, char** argv) {
   const int file = open(argv[1], O_RDWR);
   counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -175,7 +155,7 @@ int main(int argc, char** argv) {
     if (write(1, "!", 1) == 1) endless();
   }
   if (is("kill")) {
-    kill_children(argv);
+    kill_children(argv, mode_of);
     return 0;
   }
   for (int number = 0; number < 2000; ++number) round_of(number);
@@ -195,46 +175,15 @@ int main(int argc, char** argv) {
   printf("%d\n", choice);
   return 0;
 }
-"""
+""".replace("KILL_CHILDREN", KILL_CHILDREN)
 
 
-def addresses(program):
-    lines = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
-    fields = [line.split() for line in lines.splitlines()]
-    return {f[2][3:]: int(f[0], 16) for f in fields if len(f) == 3 and f[2].startswith("at_")}
-
-
-class Run:
+class Run(CountedRun):
     def __init__(self, program, mode, cache, *options):
-        self.what = f"{os.path.basename(program)} {mode} {' '.join(options)}"
-        shared, self.file = path("counts"), path("run.tally")
-        with open(shared, "wb") as f:
-            f.write(bytes(4096))
-        env = dict(os.environ, TALLY_CACHE=cache)
-        self.stdout = accepted(["profile", "-o", self.file, *options, "--", program, shared, mode],
-                               self.what, timeout=120, env=env).stdout
-        with open(shared, "rb") as f:
-            self.own = {kind: int.from_bytes(f.read(8), "little") for kind in KINDS}
-        self.rows = self.dump("instructions", program)
-        self.edges = self.dump("edges", program)
-        counted = {int(row["address"], 16): int(row["count"]) for row in self.rows}
-        for kind, address in addresses(program).items():
-            if counted.get(address, 0) != self.own[kind]:
-                complain(f"{self.what}, {kind}: the profile has {counted.get(address)}, it was "
-                         f"{self.own[kind]}")
+        super().__init__(program, mode, len(KINDS), *options, number_of=KINDS.index,
+                         env=dict(os.environ, TALLY_CACHE=cache))
         self.deferred, self.late = self.fact("blocks_deferred"), self.fact("blocks_made_late")
         print(f"{self.what}: {self.deferred} blocks left out, {self.late} made late")
-
-    def dump(self, what, program):
-        text = accepted(["dump", what, self.file, "--format=csv"], f"{self.what}, dump").stdout
-        rows = csv.DictReader(io.StringIO(text.decode()))
-        own = [row for row in rows if row["module"] == program and row["count"] != "0"]
-        return [{k: v for k, v in row.items() if k != "source"} for row in own]
-
-    def fact(self, name):
-        with sqlite3.connect(self.file) as database:
-            values = database.execute("SELECT value FROM facts WHERE name = ?", (name,))
-            return sum(int(value) for (value,) in values)
 
 
 def copy_of(cache):
@@ -252,7 +201,7 @@ for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
                         "-Wl,-z,now")
     taught = path(name + "-cache")
     first = Run(program, "taught", taught)
-    if Run(program, "taught", taught).deferred > 30:
+    if Run(program, "taught", taught).deferred != 0:
         complain(f"{name}: left out by the word of one run")
     again = Run(program, "plain", copy_of(taught))
     if first.deferred != 0 or again.deferred < 100 or again.late > again.deferred / 10:
@@ -262,7 +211,7 @@ for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
         if deferred.late == 0:
             complain(f"{deferred.what}: control never came to what was left out")
         if mode == "kill":
-            if deferred.own["LATE"] < 5:
+            if deferred.own[KINDS.index("LATE")] < 5:
                 complain(f"{deferred.what}: all children died early: {deferred.own}")
             continue
         whole = Run(program, mode, copy_of(taught), "--no-opt=defer")

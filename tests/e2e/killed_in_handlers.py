@@ -7,8 +7,8 @@ import csv
 import io
 import os
 import sqlite3
-import subprocess
 
+from own_counts import addresses
 from refusal import accepted, compile_c, complain, finish, path
 
 SESSIONS, KILLED = 8, 25
@@ -65,12 +65,6 @@ PROGRAM = compile_c(
 )
 
 
-def addresses():
-    lines = subprocess.run(["nm", PROGRAM], check=True, capture_output=True, text=True).stdout
-    fields = [line.split() for line in lines.splitlines()]
-    return {f[2][3:]: int(f[0], 16) for f in fields if len(f) == 3 and f[2].startswith("at_")}
-
-
 def check(session):
     """Returns whether all of its children could be seen to their end."""
     shared, file = path("counts"), path("handlers.tally")
@@ -92,7 +86,7 @@ def check(session):
     text = accepted(["dump", "instructions", file, "--format=csv"], f"dump {session}").stdout
     counted = {int(row["address"], 16): int(row["count"])
                for row in csv.DictReader(io.StringIO(text.decode())) if row["module"] == PROGRAM}
-    for kind, address in addresses().items():
+    for kind, address in addresses(PROGRAM).items():
         if counted.get(address, 0) != own[kind]:
             complain(f"session {session}, {kind}: the profile has {counted.get(address)}, it was "
                      f"{own[kind]}")

@@ -2,12 +2,11 @@
 """A thread has noted a visit of a library's branch, and sleeps; the library is unloaded and loaded
 again, as it was or another one at the same addresses; the thread's notes are read in between.  What
 the libraries count themselves is what the profile says."""
-import collections
-import csv
-import io
 import os
+import sqlite3
 import subprocess
 
+from own_counts import blank, counts_of, dumped, expect_own, words_of
 from refusal import accepted, compile_c, complain, finish, path
 
 LIBRARY = r"""
@@ -87,38 +86,26 @@ def library(name, first, added):
                      f"-DSECOND={first + 1}", f"-DADDED={added}")
 
 
-def addresses(program):
-    lines = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
-    fields = [line.split() for line in lines.splitlines()]
-    return {int(f[2][3:]): int(f[0], 16) for f in fields if f[-1].startswith("at_")}
-
-
 program = compile_c("loads", SOURCE, "-O1", "-pthread", "-fcf-protection=none")
 one, two = library("one.so", 0, 1), library("two.so", 2, 3)
 for again in (one, two):
     for options in ([], ["--no-opt=notes"]):
         what = f"{os.path.basename(again)} {options}"
-        shared = path("counts")
-        with open(shared, "wb") as f:
-            f.write(bytes(4096))
+        shared, file = path("counts"), path("run.tally")
+        blank(shared, 4)
         native = subprocess.run([program, shared, one, again], capture_output=True, check=True)
-        with open(shared, "wb") as f:
-            f.write(bytes(4096))
-        env = dict(os.environ, TALLY_CACHE="")
-        said = accepted(["profile", "-o", path("run.tally"), *options, "--", program, shared, one,
-                         again], what, env=env).stdout
-        with open(shared, "rb") as f:
-            own = [int.from_bytes(f.read(8), "little") for _ in range(4)]
-        text = accepted(["dump", "instructions", path("run.tally"), "--format=csv"], what).stdout
-        counted = collections.Counter()
-        for row in csv.DictReader(io.StringIO(text.decode())):
-            counted[row["module"], int(row["address"], 16)] += int(row["count"])
+        blank(shared, 4)
+        said = accepted(["profile", "-o", file, *options, "--", program, shared, one, again], what,
+                        env=dict(os.environ, TALLY_CACHE="")).stdout
+        own = words_of(shared)
         print(what, said, own)
-        if said.split()[0] != native.stdout.split()[0]:
+        if said != native.stdout or not said.endswith(b" same place\n"):
             complain(f"{what}: prints {said}, natively {native.stdout}")
-        for file in {one, again}:
-            for number, address in addresses(file).items():
-                if counted[file, address] != own[number]:
-                    complain(f"{what}: {counted[file, address]} at {number} of {file}, it was "
-                             f"{own[number]}")
+        with sqlite3.connect(file) as database:
+            noted = database.execute("SELECT value FROM facts WHERE name = 'visits_noted'")
+            if (int(noted.fetchone()[0]) > 0) == bool(options):
+                complain(f"{what}: visits are noted only if they may be, and then they are")
+        counted = counts_of(dumped("instructions", file, what))
+        for module in {one, again}:
+            expect_own(what, counted, module, own)
 finish()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How calls and returns are made goes by what the last run of the program has seen: pairs of call
 and ret where procedures are called from many places, jumps where each is called from one or
-returns soon.  A first run goes by the size of the program.  The counts are the same in both forms,
-and the form changes with what the program does."""
+returns soon.  A first run goes by the size of the program and its libraries.  The counts are the
+same in both forms, and the form changes with what the program does."""
 import csv
 import io
 import os
@@ -70,4 +70,16 @@ program = compile_c("short", source(4096), "-O1", "-DTAKEN=0")
 told = profiled(program, "short")
 expect("short, first", told, False, (0, 50))
 expect("short, then", profiled(program, "short"), False, (0, 50), told)
+# Small programs of large libraries are like large ones; the library stands where only its program
+# says.
+for name, size, first in (("some", 4 << 20, False), ("much", 41 << 20, True)):
+    os.makedirs(path(name + ".d"), exist_ok=True)
+    library = compile_c(f"{name}.d/lib{name}.so",
+                        f'__asm__(".text\\n.space {size}");\nint library(void) {{ return 0; }}\n',
+                        "-shared", "-fPIC")
+    program = compile_c(f"by_{name}", source(4096), "-DTAKEN=5", "-Wl,--no-as-needed", library,
+                        f"-Wl,-rpath,$ORIGIN/{name}.d")
+    told = profiled(program, name)
+    expect(f"{name} in a library, first", told, first, MANY)
+    expect(f"{name} in a library, then", profiled(program, name), True, MANY, told)
 finish()

@@ -80,10 +80,12 @@ TEST(ReturnTargets, CallsThatAreStillRememberedAtTheReturnDoNotCount) {
 }
 
 TEST(ReturnTargets, TheLastRunDecidesAndTheSizeWhereThereIsNone) {
-  EXPECT_EQ(choose_returns({}, kSmallBytes), Returns::kJump);
-  EXPECT_EQ(choose_returns({}, kLargeBytes), Returns::kPaired);
-  EXPECT_EQ(choose_returns({1, 700}, kSmallBytes), Returns::kPaired);
-  EXPECT_EQ(choose_returns({1, 600}, kLargeBytes), Returns::kJump);
+  EXPECT_EQ(choose_returns({}, {kSmallBytes, 0}), Returns::kJump);
+  EXPECT_EQ(choose_returns({}, {kLargeBytes, 0}), Returns::kPaired);
+  EXPECT_EQ(choose_returns({}, {kSmallBytes, kLargeBytes}), Returns::kJump);
+  EXPECT_EQ(choose_returns({}, {kSmallBytes, 10 * kLargeBytes}), Returns::kPaired);
+  EXPECT_EQ(choose_returns({1, 700}, {kSmallBytes, 0}), Returns::kPaired);
+  EXPECT_EQ(choose_returns({1, 600}, {kLargeBytes, 10 * kLargeBytes}), Returns::kJump);
 }
 
 TEST(ReturnTargets, ALargeRunIsNotForgottenForASmallOne) {

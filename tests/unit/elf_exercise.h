@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "elf/dependencies.h"
 #include "elf/image.h"
 #include "elf/unwind.h"
 
@@ -65,7 +66,7 @@ inline std::string exercise(const std::shared_ptr<const Image>& image, uint64_t 
     return false;
   };
   uint64_t sum = image->entry().value() + image->path().size() + image->build_id().size() +
-                 image->interpreter().value_or("").size();
+                 image->interpreter().value_or("").size() + image->dependencies().names.size();
   for (size_t i = 0; i < segments.size(); ++i) {
     if (i > 0 && segments[i].range.begin < segments[i - 1].range.end) return "segments overlap";
     const auto bytes = image->bytes_at(segments[i].range.begin);

@@ -1,33 +1,18 @@
 // The small pieces of generated code, executed in this very process: the hash dispatch, the
-// comparison with an original address, counters and pair stubs.  glibc leaves gs alone, so a
-// thread block of ours can be put there.
+// comparison with an original address, counters and pair stubs.
 #include <gtest/gtest.h>
-
-#include <asm/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <random>
-#include <vector>
 
 #include "executable_memory.h"
 #include "isa/insn.h"
+#include "thread_block.h"
 #include "translate/layout.h"
 #include "translate/unit.h"
 
 namespace tally::translate {
 namespace {
-
-// The status flags in the order of the flags register.
-constexpr uint64_t kStatusFlags = 0x8d5;
-constexpr uint64_t kFlagsAlwaysSet = 0x2;
-
-template <class... B>
-void raw(isa::Assembler& as, B... b) {
-  const uint8_t data[] = {static_cast<uint8_t>(b)...};
-  as.bytes(data, sizeof data);
-}
 
 // Called with (rcx, flags): loads both and goes on behind itself.
 void emit_enter(isa::Assembler& as) {
@@ -101,31 +86,6 @@ INSTANTIATE_TEST_SUITE_P(Kinds, HashDispatch,
 
 // ---- pair stubs, counters, comparisons
 // -----------------------------------------------------------
-
-// A thread block in gs for as long as it lives.
-class ThreadBlock {
- public:
-  ThreadBlock() : bytes_(tcb::kCounters + 64 * 8) {
-    set_ = syscall(SYS_arch_prctl, ARCH_SET_GS, bytes_.data()) == 0;
-  }
-  ~ThreadBlock() { syscall(SYS_arch_prctl, ARCH_SET_GS, 0); }
-  ThreadBlock(const ThreadBlock&) = delete;
-  ThreadBlock& operator=(const ThreadBlock&) = delete;
-
-  bool ok() const { return set_; }
-  uint64_t get(uint32_t offset) const {
-    uint64_t value = 0;
-    std::memcpy(&value, bytes_.data() + offset, sizeof value);
-    return value;
-  }
-  void put(uint32_t offset, uint64_t value) {
-    std::memcpy(bytes_.data() + offset, &value, sizeof value);
-  }
-
- private:
-  std::vector<uint8_t> bytes_;
-  bool set_ = false;
-};
 
 class Pieces : public testing::TestWithParam<uint8_t> {
  protected:

@@ -2,36 +2,26 @@
 // known is gone to and noted down, all else is asked for, and nobody sees that it was looked up.
 #include <gtest/gtest.h>
 
-#include <asm/prctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <vector>
 
 #include "cache/known_targets.h"
 #include "executable_memory.h"
+#include "thread_block.h"
 #include "translate/layout.h"
 #include "translate/unit.h"
 
 namespace tally::translate {
 namespace {
 
-constexpr uint64_t kStatusFlags = 0x8d5;
-constexpr uint64_t kFlagsAlwaysSet = 0x2;
 constexpr uint64_t kRaxInside = 0x1a2b3c4d, kRdxInside = 0x5e6f7081;
 constexpr uint64_t kRcxInside = 0x1122334455667788;
 constexpr uint64_t kSite = 4711;
 constexpr size_t kKnownCode = 0x8000, kAskingCode = 0x9000, kGateway = 0x1000;
 constexpr uint32_t kReturnAddress = 0x2468;  // of the calls that are looked up
 enum Where : uint8_t { kThere = 1, kAsked = 2 };
-
-template <class... B>
-void raw(isa::Assembler& as, B... b) {
-  const uint8_t data[] = {static_cast<uint8_t>(b)...};
-  as.bytes(data, sizeof data);
-}
 
 // Tables as a target has them, as far as return addresses below 64 KB go.
 class Tables {
@@ -57,8 +47,7 @@ class Tables {
 class Visits : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(code_.ok() && tables_.ok());
-    ASSERT_EQ(syscall(SYS_arch_prctl, ARCH_SET_GS, block_.data()), 0);
+    ASSERT_TRUE(code_.ok() && tables_.ok() && block_.ok());
     isa::Assembler as = code_.assembler(kGateway);
     gateway_ = emit_gateway(as, tables_.base());
     // Whoever asks comes back at once.
@@ -76,7 +65,6 @@ class Visits : public testing::Test {
     emit_way(256, gateway_.entries.visit_by_call);
     known_.begin(tables_.begin(), 0);
   }
-  void TearDown() override { syscall(SYS_arch_prctl, ARCH_SET_GS, 0); }
 
   void emit_way(size_t at, CacheAddr entry) {
     isa::Assembler as = code_.assembler(at);
@@ -97,15 +85,7 @@ class Visits : public testing::Test {
     raw(as, 0xb0, where, 0xc3);       // mov al, where; ret
   }
 
-  uint64_t get(uint32_t offset) const {
-    uint64_t value = 0;
-    std::memcpy(&value, block_.data() + offset, sizeof value);
-    return value;
-  }
-  void put(uint32_t offset, uint64_t value) {
-    std::memcpy(block_.data() + offset, &value, sizeof value);
-  }
-  uint32_t notes() const { return static_cast<uint32_t>(get(tcb::kNoteCount)); }
+  uint32_t notes() const { return static_cast<uint32_t>(block_.get(tcb::kNoteCount)); }
   void has_landing() {
     const uint16_t number = 0x0101;
     std::memcpy(tables_.begin() + tables::kLandingNumbers + kReturnAddress, &number, 2);
@@ -117,22 +97,22 @@ class Visits : public testing::Test {
     uint8_t where = 0;
     for (const uint64_t flags : {uint64_t{0}, kStatusFlags, uint64_t{0x800}, uint64_t{0xd5}}) {
       const uint32_t before = notes();
-      put(tcb::kTarget, target);
-      put(tcb::kArgument, kSite);
-      put(tcb::kSpillRcx, kRcxInside);
+      block_.put(tcb::kTarget, target);
+      block_.put(tcb::kArgument, kSite);
+      block_.put(tcb::kSpillRcx, kRcxInside);
       const uint64_t result = entry(0, flags | kFlagsAlwaysSet);
       EXPECT_EQ((result >> 8) & kStatusFlags, flags);
-      EXPECT_EQ(get(tcb::kCall), kRaxInside);
-      EXPECT_EQ(get(tcb::kCall + 8), kRcxInside);
-      EXPECT_EQ(get(tcb::kCall + 16), kRdxInside);
+      EXPECT_EQ(block_.get(tcb::kCall), kRaxInside);
+      EXPECT_EQ(block_.get(tcb::kCall + 8), kRcxInside);
+      EXPECT_EQ(block_.get(tcb::kCall + 16), kRdxInside);
       const auto now = static_cast<uint8_t>(result);
       EXPECT_TRUE(where == 0 || where == now);
       where = now;
       EXPECT_EQ(notes(), before + (where == kThere ? 1 : 0));
       if (where == kThere) {
         const uint32_t note = tcb::kNotes + before * tcb::kNoteBytes;
-        EXPECT_EQ(get(note), code_.address(kKnownCode).value());
-        EXPECT_EQ(get(note + 8), kSite);
+        EXPECT_EQ(block_.get(note), code_.address(kKnownCode).value());
+        EXPECT_EQ(block_.get(note + 8), kSite);
       }
     }
     return static_cast<Where>(where);
@@ -140,7 +120,7 @@ class Visits : public testing::Test {
 
   Executable code_;
   Tables tables_;
-  std::vector<uint8_t> block_ = std::vector<uint8_t>(tcb::kCounters);
+  ThreadBlock block_;
   GatewayCode gateway_;
   engine::KnownTargets known_;
   const TargetAddr target_{0x7f12'3456'7890};
@@ -170,7 +150,7 @@ TEST_F(Visits, WhoHasNoRoomToNoteAsks) {
   while (notes() + 4 <= tcb::kNotesMax) EXPECT_EQ(go(false, target_.value()), kThere);
   ASSERT_EQ(notes(), tcb::kNotesMax);
   EXPECT_EQ(go(false, target_.value()), kAsked);
-  put(tcb::kNoteCount, 0);
+  block_.put(tcb::kNoteCount, 0);
   EXPECT_EQ(go(false, target_.value()), kThere);
 }
 
@@ -186,7 +166,7 @@ TEST_F(Visits, PlacesBelongToTheirFirstTargets) {
   EXPECT_EQ(go(false, alike[1]), kThere);
   EXPECT_EQ(go(false, alike[2]), kAsked);
   // They may lead elsewhere, be forgotten, and known again.
-  put(tcb::kNoteCount, 0);
+  block_.put(tcb::kNoteCount, 0);
   known_.move([](engine::BlockRef to) { return engine::BlockRef{to.unit == 0 ? 7 : to.unit}; },
               [&](engine::BlockRef to) { return CacheAddr(to.unit == 7 ? 0 : 1); });
   EXPECT_EQ(go(false, alike[0]), kAsked);
