@@ -7,7 +7,8 @@
 // or discovers and translates the procedure around it.  The ways in:
 //
 //   root of a procedure   calls and jumps link straight to it; its count is derived (EXIT -> root)
-//   any other block       from elsewhere only through a counted stub ("arrival")
+//   any other block       through a counted stub of the branch that leads there from elsewhere, or
+//                         one for whoever else comes ("arrival")
 //   indirect branch       through a stub of the pair (site, target), counted
 //   return                through the landing behind the call, or through a counted arrival
 //   middle of a block     an address that discovery did not know to be a target, found at run time:
@@ -353,7 +354,7 @@ class CodeCache : public Translated {
   // Errors when counters or code cache are nearly used up: better named than run into.
   Status check_room() const;
   ArrivalStub& arrival_at(BlockRef ref);
-  CacheAddr way_in(BlockRef ref);
+  CacheAddr way_in(uint32_t link_id, BlockRef ref);
   void enter_landing(BlockRef call_block);
   // Direct branches are joined as soon as both ends are there, not only when one is taken.
   void join_links(const Unit& unit);

@@ -1,6 +1,7 @@
 // What an earlier run has translated is translated again, a module at a time.  See recall.h.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -255,11 +256,14 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   }
   const bool keeps_vain = in_vain.size() <= result.asked.size();
   if (keeps_vain) std::for_each(in_vain.begin(), in_vain.end(), [&](const Unit* u) { note(*u); });
-  for (const ArrivalStub& arrival : arrivals_) {
-    const Unit& to = *units_[arrival.to.unit];
-    if (counters[arrival.counter] == 0 || arrival.to.insn != 0 || !is_lasting(to)) continue;
-    result.entered.push_back({number_of(*to.module), to.address_of(arrival.to.block).value()});
+  std::set<Recollection::Entered> entered;
+  for (const LinkPair& pair : link_pairs_) {
+    const Unit& to = *units_[pair.to.unit];
+    const bool middle = pair.to.insn == 0 && !is_entry(pair.to);
+    if (counters[pair.counter] == 0 || !middle || !is_lasting(to)) continue;
+    entered.insert({number_of(*to.module), to.address_of(pair.to.block).value()});
   }
+  result.entered.assign(entered.begin(), entered.end());
   const TimesLed before = times_led_before_renewals(counters);
   const auto times_before = [&](const SiteState& state, const Pair& pair) -> uint64_t {
     if (before.empty()) return 0;

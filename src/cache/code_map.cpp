@@ -95,7 +95,10 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
   cache.for_each_dispatch(
       [&](CacheAddr begin, CacheAddr end) { out.line(begin, end, "dispatch", 0); });
   for (const ArrivalStub& arrival : cache.arrivals()) {
-    out.line(arrival.stub.entry, arrival.stub.end, "arrival", 0);
+    out.line(arrival.stub.entry, arrival.sent.end, "arrival", 0);
+  }
+  for (const LinkPair& pair : cache.link_pairs()) {
+    out.line(pair.stub.entry, pair.stub.end, "link", cache.address_of(pair.to).value());
   }
   return Ok{};
 }

@@ -181,7 +181,7 @@ Result<CodeCache::WayOn> CodeCache::take_stale(uint32_t check) {
   invalidate(old.unit);
   TRY_ASSIGN(const BlockRef ref, resolve(address, Arrival::kJump));
   if (!ref.valid()) return WayOn{CacheAddr(address.value()), {}};
-  return WayOn{arrival_at(ref).stub.uncounted, ref};
+  return WayOn{arrival_at(ref).sent.entry, ref};
 }
 
 Result<CodeCache::WayOn> CodeCache::behind_syscall(uint32_t site) {
@@ -191,7 +191,7 @@ Result<CodeCache::WayOn> CodeCache::behind_syscall(uint32_t site) {
   const TargetAddr address = unit.module->to_target(unit.end_of(state.site.block));
   TRY_ASSIGN(const BlockRef ref, resolve(address, Arrival::kJump));
   if (!ref.valid()) return WayOn{CacheAddr(address.value()), {}};
-  return WayOn{arrival_at(ref).stub.uncounted, ref};
+  return WayOn{arrival_at(ref).sent.entry, ref};
 }
 
 }  // namespace tally::engine

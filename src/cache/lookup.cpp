@@ -132,9 +132,13 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
-        return emit_stub(as, address_of(ref).value(), counted(arrival.counter), flags_at(ref),
-                         unit.entry_of(ref), area.gateway.entries.lookup, compare_,
-                         whereabouts(ref, false));
+        const Whereabouts at = whereabouts(ref, false);
+        const Stub stub =
+            emit_stub(as, address_of(ref).value(), counted(arrival.counter), flags_at(ref),
+                      unit.entry_of(ref), area.gateway.entries.lookup, compare_, at);
+        arrival.sent =
+            emit_link_stub(as, counted(arrival.counter), flags_at(ref), unit.entry_of(ref), at);
+        return stub;
       });
   arrivals_.push_back(arrival);
   if (kept_ != nullptr) kept_->arrival(arrival);
@@ -143,15 +147,17 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   return arrivals_.back();
 }
 
-// Where a direct branch from another unit enters a block.
-CacheAddr CodeCache::way_in(BlockRef ref) {
-  if (is_entry(ref)) return units_[ref.unit]->label(ref.block);
-  return arrival_at(ref).stub.uncounted;
+// Where a direct branch enters a block.  Entries count by themselves; elsewhere each branch has a
+// way of its own, so that a thread that dies there is known to come from it.
+CacheAddr CodeCache::way_in(uint32_t link_id, BlockRef ref) {
+  const bool plain = !units_[links_[link_id].first]->replaceable && !units_[ref.unit]->replaceable;
+  if (plain && is_entry(ref)) return units_[ref.unit]->label(ref.block);
+  return link_pair(link_id, ref);
 }
 
 Result<CacheAddr> CodeCache::arrive(BlockRef ref) {
   TRY(check_room());
-  return arrival_at(ref).stub.uncounted;
+  return arrival_at(ref).sent.entry;
 }
 
 Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
@@ -164,9 +170,7 @@ Result<CacheAddr> CodeCache::take_link(uint32_t link_id) {
   TRY_ASSIGN(const BlockRef ref, resolve(target, call ? Arrival::kCall : Arrival::kJump));
   if (call) enter_landing({unit_id, link.block});
   if (!ref.valid()) return CacheAddr(target.value());  // faults there, as it would natively
-  const CacheAddr entry = units_[unit_id]->replaceable || units_[ref.unit]->replaceable
-                              ? link_pair(link_id, ref)
-                              : way_in(ref);
+  const CacheAddr entry = way_in(link_id, ref);
   set_branch(link.field, entry);
   link_waits_[link_id] = 0;
   return entry;
@@ -178,7 +182,7 @@ bool CodeCache::link_is_call(uint32_t link_id) const {
 }
 
 // Joins the links of a new unit with the entries that are there already and with its own, and those
-// that have been waiting for it.  Other ways than to the entry of a procedure need an arrival of
+// that have been waiting for it.  Other ways than to the entry of a procedure need a counter of
 // their own, and wait until they are taken.
 void CodeCache::join_links(const Unit& unit) {
   const PhaseTimer timer(phases_, Phase::kLink);
@@ -209,7 +213,7 @@ void CodeCache::join_link(uint32_t link_id, BlockRef to) {
   const auto [unit_id, index] = links_[link_id];
   const Link& link = units_[unit_id]->code.links[index];
   if (link_is_call(link_id)) enter_landing({unit_id, link.block});
-  set_branch(link.field, way_in(to));
+  set_branch(link.field, way_in(link_id, to));
 }
 
 void CodeCache::join_waiting(TargetAddr entry, BlockRef to) {

@@ -202,7 +202,7 @@ void CodeCache::move_links(const std::vector<uint32_t>& made) {
       current_pair_.erase(id);
       set_branch(link.field, link.miss_stub);
     } else {
-      set_branch(link.field, way_in(unpack(*found)));
+      set_branch(link.field, way_in(id, unpack(*found)));
     }
   }
 }

@@ -114,14 +114,16 @@ struct SiteState {
   translate::HashKind hash = translate::HashKind::kBits4to11;
 };
 
-// A counted way into a block from outside of its unit.
+// The counted ways into a block for those that come by no branch to it.
 struct ArrivalStub {
   BlockRef to;
   uint32_t counter = 0;
-  translate::Stub stub;
+  translate::Stub stub;      // for returns
+  translate::LinkStub sent;  // for threads that the monitor sends there
 };
 
-// A direct branch into or out of replaceable code, with the unit it led to at the time.
+// A direct branch into or out of replaceable code, or into the middle of a procedure, with the unit
+// it led to at the time.
 struct LinkPair {
   uint32_t link = 0;
   BlockRef to;

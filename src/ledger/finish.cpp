@@ -176,7 +176,8 @@ class Builder {
   }
 
   // Writes the edges of pairs down whose links are wanted, and returns what is left of `count`.
-  // Seldom any: only branches into and out of code that is replaced have such pairs.
+  // Seldom any: only branches into and out of code that is replaced, and into the middle of other
+  // procedures, have such pairs.
   template <class IsWanted>
   uint64_t add_link_pairs(const Members& members, const IsWanted& is_wanted, profile::EdgeKind kind,
                           uint64_t count) {
@@ -514,7 +515,8 @@ class Builder {
         uint64_t rest = count.value;
         rest = add_link_pairs(
             members, [&](auto& link) { return link.edge == e; }, kind, rest);
-        if (rest == 0 && unit.replaceable) return;
+        const bool all_counted = rest == 0 && count.value > 0;
+        if (all_counted || (rest == 0 && unit.replaceable)) return;
         const BlockRef to = wanted_.find(*unit.module, edge.target);
         if (!to.valid()) {
           if (rest > 0) {
@@ -563,8 +565,8 @@ class Builder {
       const auto is_it = [&](const translate::Link& other) {
         return other.edge == translate::Link::kCallLink && other.block == link.block;
       };
-      uint64_t count =
-          add_link_pairs(members, is_it, profile::EdgeKind::kCall, last_executed(unit, link.block));
+      const uint64_t calls = last_executed(unit, link.block);
+      uint64_t count = add_link_pairs(members, is_it, profile::EdgeKind::kCall, calls);
       if (unit.replaceable) continue;  // all its calls are counted in pairs
       const BlockRef to = wanted_.find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
@@ -572,6 +574,7 @@ class Builder {
         const auto it = ledger_.unarrived().find({member->id, link.block});
         if (it != ledger_.unarrived().end()) count -= it->second;
       }
+      if (count == 0 && calls > 0) continue;
       emit_edge(last_id(unit, link.block), block_id(to), profile::EdgeKind::kCall, count,
                 out_.blocks[last_id(unit, link.block)].source);
       link_inflow_[block_id(to)] += count;

@@ -171,6 +171,7 @@ class Ledger : public LedgerBooks {
   bool is_behind_push(const Unit& unit, uint32_t offset, uint32_t field);
   Position behind_inline_counter(const Unit& unit, uint32_t block);
   Position behind_return(TargetAddr target);
+  static Position on_way_to(TargetAddr target);
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   user_regs_struct waiting_registers(const user_regs_struct& regs, uint32_t slot) const;
   struct Entering {

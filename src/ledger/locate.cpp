@@ -113,6 +113,14 @@ Position Ledger::behind_call() {
   return p;
 }
 
+// Sent there by the monitor, which has booked where it comes from.
+Position Ledger::on_way_to(TargetAddr target) {
+  Position p;
+  p.kind = Position::Kind::kBetween;
+  p.pc = target;
+  return p;
+}
+
 Position Ledger::behind_return(TargetAddr target) {
   Position p;
   p.kind = Position::Kind::kBetween;
@@ -162,6 +170,8 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
     case CodeRecord::Kind::kArrival: {
       const ArrivalStub& arrival = cache_.arrivals()[record->index];
       if (arrival.stub.is_counted_at(address)) return at_start_of(arrival.to);
+      if (address >= arrival.sent.counted) return at_start_of(arrival.to);
+      if (address >= arrival.sent.entry) return on_way_to(cache_.address_of(arrival.to));
       return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
     }
     case CodeRecord::Kind::kLinkPair: {

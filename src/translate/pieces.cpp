@@ -47,7 +47,6 @@ namespace {
 // The second half of a stub.
 void count_and_go(Assembler& as, Stub& stub, uint32_t counter, uint8_t flags_live, CacheAddr target,
                   Whereabouts at) {
-  stub.uncounted = as.here();
   if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
   const uint32_t counted = emit_counter(as, counter, flags_live);
   stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
@@ -104,6 +103,7 @@ LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, Cac
   const uint32_t counted = emit_counter(as, counter, flags_live);
   stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
   as.jmp_anywhere(target.value());
+  stub.end = as.here();
   return stub;
 }
 

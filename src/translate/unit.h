@@ -310,7 +310,6 @@ void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 struct Stub {
   CacheAddr entry;          // compares
   CacheAddr accept;         // behind the comparison; rcx, or what was compared, is reloaded here
-  CacheAddr uncounted;      // straight to the counter: for links, rcx is intact
   CacheAddr counted;        // from here on the counter has been incremented
   CacheAddr mismatch;       // from here on: what goes on to the next stub of the chain
   CacheAddr mismatch_slot;  // pointer to it
@@ -340,10 +339,12 @@ struct LandingStub {
 LandingStub emit_landing_stub(isa::Assembler& as, uint64_t original, CacheAddr accept,
                               CacheAddr miss, Compare compare);
 
-// A counted way from one direct branch to its target, for links that may have to be taken back.
+// A counted way to a block, for threads whose registers are the program's: from a direct branch
+// that may have to be taken back or leads into the middle of a procedure, or from the monitor.
 struct LinkStub {
   CacheAddr entry;
   CacheAddr counted;  // from here on the counter has been incremented
+  CacheAddr end;
 };
 LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
                         Whereabouts at = {});
