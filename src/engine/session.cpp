@@ -19,6 +19,7 @@
 #include "engine/service_thread.h"
 #include "engine/wish.h"
 #include "tracee/process.h"
+#include "tracee/watch.h"
 
 namespace tally::engine {
 
@@ -98,6 +99,7 @@ class Session {
   void handle(const Event& event);
   void handle_stop(const Event& event, ImageRun& image);
   void resume(pid_t tid, const ImageRun& image);
+  Status step_to_end();
   void look_after_held();
   void thread_born(const Event& event, ImageRun& maker);
   void take_born(pid_t tid, uint64_t flags, pid_t maker_tid, ImageRun& maker);
@@ -172,8 +174,10 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
   finisher_.start();
   {
     std::lock_guard lock(service_thread_.mutex());
-    begin_image(std::move(image), "start", nullptr).process().resume(main_pid_);
+    ImageRun& run = begin_image(std::move(image), "start", nullptr);
+    if (options_.stress_end_steps == 0) run.process().resume(main_pid_);
   }
+  if (options_.stress_end_steps != 0) TRY(step_to_end());
   while (!main_ended_ || !owner_.empty()) {
     auto event = next_event();
     if (!event) return event.error();
@@ -184,6 +188,20 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
   service_thread_.stop();
   end_.failure = error_;
   return finisher_.finish();
+}
+
+// Whatever is not the end of a step ends the stepping, and all goes on as always.
+Status Session::step_to_end() {
+  for (uint64_t i = 0; i < options_.stress_end_steps; ++i) {
+    tracee::resume_for_one_step(main_pid_);
+    TRY_ASSIGN(const Event event, tracee::wait_for_event());
+    if (tracee::Process::is_step_end(event)) continue;
+    std::lock_guard lock(service_thread_.mutex());
+    handle(event);
+    return Ok{};
+  }
+  kill(main_pid_, SIGKILL);
+  return Ok{};
 }
 
 Result<std::optional<Event>> Session::next_event() {

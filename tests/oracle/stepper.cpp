@@ -1,10 +1,10 @@
 // The oracle: counts every instruction of a small program by single-stepping it.
 //
-//   stepper -o PREFIX [--limit=N] [--deny-rseq] [--cpu=N] -- PROGRAM ARGS...
+//   stepper -o PREFIX [--limit=N] [--deny-rseq] [--cpu=N] [--order] -- PROGRAM ARGS...
 //
 // It shares no code with Tally and does not decode instructions beyond the few classes below, so
 // that an error of the translator cannot be repeated here.  The processor says which instruction
-// ran next; we only write it down.  Five files are written, with link addresses in hex:
+// ran next; we only write it down.  Files are written, with link addresses in hex:
 //
 //   PREFIX.instructions.csv   module,address,count
 //   PREFIX.edges.csv          from_module,from,to_module,to,count,class   (class of `from`)
@@ -12,6 +12,7 @@
 //   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete
 //                             it: the thread died, or a signal's handler did not come back to it
 //   PREFIX.threads.csv        count                   of each thread, in no order
+//   PREFIX.order.csv          module,address          (--order) every instruction, one after the other
 //
 // What counts as executed:
 //   * an instruction that completed.  One that faulted did not.
@@ -140,8 +141,8 @@ struct Thread {
 
 class Stepper {
  public:
-  Stepper(std::string prefix, uint64_t limit, bool deny_rseq)
-      : prefix_(std::move(prefix)), limit_(limit), deny_rseq_(deny_rseq) {}
+  Stepper(std::string prefix, uint64_t limit, bool deny_rseq, bool in_order)
+      : prefix_(std::move(prefix)), limit_(limit), deny_rseq_(deny_rseq), in_order_(in_order) {}
 
   // Steps the program to its end; the wait status of the leader is returned.
   int run(pid_t leader) {
@@ -185,6 +186,14 @@ class Stepper {
     for (auto& [tid, thread] : threads_) totals_.push_back(thread.count);
     for (uint64_t count : totals_) fprintf(f, "%lu\n", count);
     finish(f);
+    if (in_order_) {
+      f = create("order", "module,address");
+      for (uint32_t id : order_) {
+        const Instruction& i = instructions_[id];
+        fprintf(f, "%s,0x%lx\n", modules_.name(i.module).c_str(), i.link);
+      }
+      finish(f);
+    }
     f = create("ends", "module,address,count");
     for (const Instruction& i : instructions_)
       if (i.ends && i.module >= 0)
@@ -430,12 +439,20 @@ class Stepper {
     if (t.started && t.only_arrived) {
       if (t.last_edge != 0) edges_[t.last_edge]--;
     } else if (t.started) {
-      Instruction& last = instructions_[t.here.id];
-      (t.here.classified.kind == Class::kSyscall ? last.count : last.ends)++;
-      if (t.here.classified.kind == Class::kSyscall) t.count++;
+      if (t.here.classified.kind == Class::kSyscall) {
+        count(t, t.here.id);
+      } else {
+        instructions_[t.here.id].ends++;
+      }
     }
     totals_.push_back(t.count);
     threads_.erase(tid);
+  }
+
+  void count(Thread& t, uint32_t id) {
+    instructions_[id].count++;
+    t.count++;
+    if (in_order_) order_.push_back(id);
   }
 
   // The instruction at t.address has run and `regs` is what came of it.
@@ -444,15 +461,13 @@ class Stepper {
     if (kind == Class::kRep && regs.rip == t.address) return;  // one iteration of several
     if (kind == Class::kPushf) hide_trap_flag(tid, regs.rsp);
     uint32_t from = t.here.id;
-    instructions_[from].count++;
-    t.count++;
+    count(t, from);
     if (kind == Class::kMovSs) {
       uint64_t second_address = t.address + t.here.classified.length;
       if (regs.rip != second_address) {
         Here second = look_up(tid, second_address);
         add_edge(from, second.id);
-        instructions_[second.id].count++;
-        t.count++;
+        count(t, second.id);
         from = second.id;
         kind = second.classified.kind;
       }
@@ -527,6 +542,8 @@ class Stepper {
   std::string prefix_;
   uint64_t limit_ = 0, steps_ = 0;
   bool deny_rseq_ = false;
+  bool in_order_;
+  std::vector<uint32_t> order_;  // what was counted, one after the other
   pid_t leader_ = 0;
   Modules modules_;
   std::optional<KernelAction> ignored_;  // SIGTRAP as the program set it, when it ignores it
@@ -562,7 +579,7 @@ void pin_to(int cpu) {
 int main(int argc, char** argv) {
   std::string prefix;
   uint64_t limit = 3'000'000;
-  bool deny_rseq = false;
+  bool deny_rseq = false, in_order = false;
   int cpu = sched_getcpu(), i = 1;
   for (; i < argc && strcmp(argv[i], "--"); i++) {
     if (!strcmp(argv[i], "-o") && i + 1 < argc) {
@@ -571,6 +588,8 @@ int main(int argc, char** argv) {
       limit = strtoull(argv[i] + 8, nullptr, 10);
     } else if (!strcmp(argv[i], "--deny-rseq")) {
       deny_rseq = true;
+    } else if (!strcmp(argv[i], "--order")) {
+      in_order = true;
     } else if (!strncmp(argv[i], "--cpu=", 6)) {
       cpu = atoi(argv[i] + 6);  // -1: do not pin
     } else {
@@ -580,7 +599,8 @@ int main(int argc, char** argv) {
   }
   if (prefix.empty() || i + 1 >= argc) {
     fprintf(stderr,
-            "usage: stepper -o PREFIX [--limit=N] [--deny-rseq] [--cpu=N] -- PROGRAM ...\n");
+            "usage: stepper -o PREFIX [--limit=N] [--deny-rseq] [--cpu=N] [--order] -- PROGRAM "
+            "...\n");
     return 2;
   }
   pin_to(cpu);
@@ -592,7 +612,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "stepper: %s: %s\n", argv[i + 1], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
   }
-  Stepper stepper(prefix, limit, deny_rseq);
+  Stepper stepper(prefix, limit, deny_rseq, in_order);
   int status = stepper.run(pid);
   stepper.write();
   end_as(status);

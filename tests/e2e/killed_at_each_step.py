@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Wherever in translated code, in its stubs or in the gateway a program is killed, the profile holds
+the instructions that it has executed and no others.  Tiny programs are ended at one instruction of
+the code cache after the other (--stress-end, which steps through it).  What the profile has then is
+what the single-stepper saw natively up to some instruction, which comes no earlier when the end
+comes later; and nothing is named as not exact.
+
+Of each program some hundred ends are tried, evenly spread; all of them with STEPS=all, and only
+those of one program with STEPS=NAME/CONFIGURATION."""
+import collections
+import csv
+import os
+import subprocess
+
+from programs import Program, build
+from refusal import TALLY, WORK, complain, finish, path, run
+
+ENDS = 120
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAMS = {
+    "asm_indirect": ("gcc", "O0", "nopie", "nolibc"),
+    "asm_jump_apart": ("gcc", "O0", "nopie", "nolibc"),
+    "asm_jump_middle": ("gcc", "O0", "pie", "nolibc"),
+    "tail_call": ("gcc", "O2", "pie", "nolibc"),
+}
+WAYS = ((), ("--no-opt=recall,paired,low32,hashes,joins",))
+
+
+def native(program):
+    prefix = path("native")
+    subprocess.run([os.environ["STEPPER"], "-o", prefix, "--order", "--", program],
+                   stdout=subprocess.DEVNULL, timeout=60)
+    with open(prefix + ".order.csv", encoding="utf-8") as f:
+        return [(row["module"], int(row["address"], 16)) for row in csv.DictReader(f)]
+
+
+def end_after(program, steps, options, said):
+    """Whether it was killed, and what was counted."""
+    file = path("ended.tally")
+    done = run(["profile", "-o", file, *options, f"--stress-end={steps}", "--", program],
+               f"{said}, signal")
+    if done.stderr:
+        complain(f"{said}: says on stderr: {done.stderr.decode(errors='replace').strip()}")
+    text = subprocess.run([TALLY, "dump", "instructions", file, "--format=csv"], check=True,
+                          capture_output=True, text=True).stdout
+    counted = {(row["module"], int(row["address"], 16)): int(row["count"])
+               for row in csv.DictReader(text.splitlines()) if row["count"] != "0"}
+    return done.status is None or done.signal or done.status == 137, counted
+
+
+class Ends:
+    def __init__(self, program, options):
+        self.program, self.options = program, options
+        self.what = f"{os.path.basename(program)} {' '.join(options)}"
+        self.order = native(program)
+        self.tried = {}  # by steps: how many instructions
+
+    def at(self, steps):
+        """How many instructions were executed then; None if the program ended by itself."""
+        said = f"{self.what}, end after {steps}"
+        killed, counted = end_after(self.program, steps, self.options, said)
+        total = sum(counted.values())
+        expected = collections.Counter(self.order[:total])
+        if counted != expected:
+            places = sorted(set(counted) | set(expected))
+            wrong = [f"{m and os.path.basename(m)}+{a:#x}: {counted.get((m, a), 0)}, natively "
+                     f"{expected[m, a]}" for m, a in places
+                     if counted.get((m, a), 0) != expected[m, a]]
+            complain(f"{said}: {total} instructions, but not the first ones: {'; '.join(wrong[:4])}")
+        if not killed and total != len(self.order):
+            complain(f"{said}: ended by itself after {total} of {len(self.order)} instructions")
+        self.tried[steps] = total
+        return total if killed else None
+
+    def try_all(self, every):
+        last = 64
+        while self.at(last) is not None:
+            last *= 2
+        stride = 1 if every else max(1, last // ENDS)
+        for steps in range(1, last, stride):
+            if self.at(steps) is None:
+                break
+        # Waiting for answers takes steps, too, and not always as many; but a later end is seldom an
+        # earlier one by more than a wait.
+        seen = sorted(self.tried.items())
+        print(f"{self.what}: {len(seen)} ends, {len(self.order)} instructions, "
+              f"{len(set(self.tried.values()))} of them ended at")
+        if len(set(self.tried.values())) < min(ENDS, len(self.order)) // 4:
+            complain(f"{self.what}: hardly any instructions were ended at")
+
+
+wanted = os.environ.get("STEPS", "")
+for name, config in PROGRAMS.items():
+    if wanted not in ("", "all", f"{name}/{'-'.join(config)}"):
+        continue
+    source = next(p for p in (os.path.join(HERE, "programs", name + s) for s in (".c", ".S"))
+                  if os.path.exists(p))
+    program = build(Program(source), config, WORK)
+    os.environ["TALLY_CACHE"] = path("nothing")
+    for options in WAYS:
+        Ends(program, options).try_all(every=wanted != "")
+finish()
