@@ -511,6 +511,11 @@ bool CodeCache::has_landing(TargetAddr return_address) const {
   });
 }
 
+BlockRef CodeCache::block_at(TargetAddr address) const {
+  const auto found = blocks_.find(address.value());
+  return found && *found != kGone ? unpack(*found) : BlockRef{};
+}
+
 bool CodeCache::is_procedure_entry(TargetAddr address) const {
   const auto found = blocks_.find(address.value());
   return found && *found != kGone && is_entry(unpack(*found));

@@ -108,6 +108,9 @@ class CacheJournal {
   virtual void link_pair(const LinkPair& pair) = 0;
 };
 
+// Whether what returns look like was chosen knowing the program.
+enum class ReturnsHint : uint8_t { kFixed, kMayChange };
+
 class CodeCache : public Translated {
  public:
   CodeCache(Region& region, ModuleMap& modules, tracee::Process& process, PlacementKind placement,
@@ -135,8 +138,19 @@ class CodeCache : public Translated {
   void set_compare(translate::Compare compare) { compare_ = compare; }
   translate::Compare compare() const { return compare_; }
 
-  void set_returns(translate::Returns form) { returns_form_ = form; }
+  // `hint`: whether this may be changed later on.
+  void set_returns(translate::Returns form, ReturnsHint hint) {
+    returns_form_ = form;
+    returns_hint_ = hint;
+  }
   translate::Returns returns_form() const { return returns_form_; }
+  // If returns are jumps, they can be paired with calls in all that is translated from now on.
+  bool may_pair_returns() const {
+    return returns_form_ == translate::Returns::kJump && returns_hint_ == ReturnsHint::kMayChange;
+  }
+  void pair_returns();
+  // Translated before that.
+  bool has_former_returns(const Unit& unit) const { return unit.code.returns != returns_form_; }
   // How much code the program has; chooses the size of tables.
   void set_code_bytes(uint64_t code_bytes) { code_bytes_ = code_bytes; }
 
@@ -241,6 +255,8 @@ class CodeCache : public Translated {
   bool leads_to(BlockRef call, uint32_t unit) const;
   // Whether a procedure that has been translated begins there.
   bool is_procedure_entry(TargetAddr address) const;
+  // The block that begins there, if it has been translated.
+  BlockRef block_at(TargetAddr address) const;
   // The indirect branch that ends a block; nullptr if none does.
   const SiteState* site_of(BlockRef ref) const;
 
@@ -416,6 +432,7 @@ class CodeCache : public Translated {
   CacheJournal* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;
+  ReturnsHint returns_hint_ = ReturnsHint::kFixed;
   uint64_t code_bytes_ = 0;
   RemoteCall remote_call_;
   std::function<FeedbackWeights(const Module&)> feedback_;

@@ -62,6 +62,7 @@ Status CodeCache::emit_rest(Unit& unit) {
     isa::Assembler cold(area.memory + at, kAreaSizeBytes - at, area.base + at);
     EmitRequest request = emit_request(unit, *procedure, area);
     request.view = &file;
+    request.returns = unit.code.returns;
     translate::emit_rest(cold, request, unit.code);
     area.cold_used_bytes += (unit.code.rest_bytes + 15u) & ~15u;
   }

@@ -42,6 +42,14 @@ void LandingNumbers::begin(uint8_t* tables, Returns form, CacheAddr none) {
   if (!is_wide()) lead(0, none_);
 }
 
+void LandingNumbers::pair() {
+  CHECK(form_ == Returns::kJump) << "numbers of four bytes";
+  form_ = Returns::kPairedLate;
+  for (const Landing& landing : landings_) {
+    if (landing.original != 0) lead(landing.number, leads_to(landing.number));
+  }
+}
+
 uint8_t& LandingNumbers::byte_at(uint32_t address) const {
   return tables_[tables::kLandingNumbers + uint64_t{address}];
 }
@@ -116,9 +124,12 @@ void LandingNumbers::write_number(uint32_t address, uint32_t number) {
 }
 
 void LandingNumbers::lead(uint32_t number, uint64_t where) {
-  const uint32_t table = is_wide() ? tables::kWideLandings : tables::kLandings;
-  auto* landings = reinterpret_cast<uint64_t*>(tables_ + table);
-  std::atomic_ref<uint64_t>(landings[number]).store(where, std::memory_order_release);
+  const auto put = [&](uint32_t table, uint64_t to) {
+    auto* landings = reinterpret_cast<uint64_t*>(tables_ + table);
+    std::atomic_ref<uint64_t>(landings[number]).store(to, std::memory_order_release);
+  };
+  put(is_wide() ? tables::kWideLandings : tables::kLandings, where);
+  if (form_ == Returns::kPairedLate) put(tables::kLateLandings, where == none_ ? 0 : where);
 }
 
 uint64_t LandingNumbers::leads_to(uint32_t number) const {

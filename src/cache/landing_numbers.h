@@ -20,6 +20,9 @@
 // Returns that pair up with calls look at the pointer, so it may be 0, as the whole table is at
 // first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million of them.
 //
+// Where a program that began with jumps goes on in pairs, numbers stay as they are, and a second
+// table of pointers has 0 where the first leads to be asked.
+//
 // A number belongs to its address for good, and its bytes are written once, one by one.  What
 // changes is the pointer.  So a thread that reads meanwhile sees it, or a value that is no number.
 #pragma once
@@ -36,6 +39,9 @@ class LandingNumbers {
  public:
   // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
   void begin(uint8_t* tables, translate::Returns form, CacheAddr none);
+
+  // Returns that jump are paired with calls from now on, and these ones look elsewhere, too.
+  void pair();
 
   // Leads returns to `original` to `code`.  False where there is no number for it: all are given
   // away, one stands too near, or the same low 32 bits are another landing's.
@@ -68,7 +74,7 @@ class LandingNumbers {
   uint64_t leads_to(uint32_t number) const;
 
   uint8_t* tables_ = nullptr;
-  translate::Returns form_ = translate::Returns::kJump;
+  translate::Returns form_ = translate::Returns::kJump;  // kPairedLate: some still jump
   uint64_t none_ = 0;
   uint32_t squares_ = 0;                  // that have been used up
   uint32_t side_ = 0;                     // of the square that numbers are taken from

@@ -17,9 +17,10 @@ using namespace translate;
 // What the program may replace, and what the ledger looks into while it runs, stays as it is.
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
-  return !unit.dead && !unit.weighed && unit.code.is_whole && !unit.renews && !unit.replaceable &&
-         !unit.open_calls && !unit.checked && !unit.module->gone && !unit.module->from_memory &&
-         !unit.module->generated && unit.plan.events.empty();
+  const bool is_first = !unit.weighed && !unit.renews;
+  return !unit.dead && (is_first || has_former_returns(unit)) && unit.code.is_whole &&
+         !unit.replaceable && !unit.open_calls && !unit.checked && !unit.module->gone &&
+         !unit.module->from_memory && !unit.module->generated && unit.plan.events.empty();
 }
 
 std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
@@ -45,6 +46,12 @@ bool CodeCache::is_current(const Unit& unit) const {
     if (!found || *found != pack({unit.id, b})) return false;
   }
   return modules_.at(unit.module->to_target(unit.procedure.entry)) == unit.module;
+}
+
+void CodeCache::pair_returns() {
+  CHECK(may_pair_returns());
+  returns_form_ = Returns::kPairedLate;
+  landings_.pair();
 }
 
 // Translates one procedure again; no way leads there yet.  False where that cannot be done: it

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace tally::engine {
 
@@ -15,25 +14,15 @@ namespace {
 // So many taken branches hide a call from what foretells the return.
 constexpr double kHiding = 4;
 
-// What a run's calls were, by procedure and by block.
+// What makes returns hard to foretell, of what a run has called.
 class Calls {
  public:
-  explicit Calls(const profile::Profile& profile)
-      : profile_(profile),
-        to_block_(profile.blocks.size(), 0),
-        to_(profile.procedures.size(), 0),
-        branches_(profile.procedures.size(), 0) {
-    for (const profile::Edge& edge : profile.edges) {
-      const auto count = static_cast<double>(edge.count);
-      if (edge.count == 0) continue;
-      if (is_call(edge)) {
-        calls_.push_back(&edge);
-        to_block_[edge.to_block] += count;
-        to_[procedure_of(edge.to_block)] += count;
-        total_ += count;
-      } else if (is_taken(edge)) {
-        branches_[procedure_of(edge.from_block)] += count;
-      }
+  explicit Calls(const CallsMade& made)
+      : made_(made), to_entry_(made.entries, 0), to_(made.branches.size(), 0) {
+    for (const CallsMade::Call& call : made.calls) {
+      to_entry_[call.entry] += call.count;
+      to_[call.to] += call.count;
+      total_ += call.count;
     }
   }
 
@@ -43,40 +32,28 @@ class Calls {
   double bits() const {
     const std::vector<double> taken = taken_until_return();
     double result = 0;
-    for (const profile::Edge* call : calls_) {
-      if (taken[procedure_of(call->to_block)] < kHiding) continue;
-      const auto count = static_cast<double>(call->count);
-      result += count * std::log2(to_block_[call->to_block] / count);
+    for (const CallsMade::Call& call : made_.calls) {
+      if (taken[call.to] < kHiding) continue;
+      result += call.count * std::log2(to_entry_[call.entry] / call.count);
     }
     return result;
   }
 
  private:
-  static bool is_call(const profile::Edge& edge) {
-    return edge.kind == EdgeKind::kCall || edge.kind == EdgeKind::kIndirectCall;
-  }
-  static bool is_taken(const profile::Edge& edge) {
-    return edge.kind == EdgeKind::kTaken || edge.kind == EdgeKind::kJump ||
-           edge.kind == EdgeKind::kIndirectJump;
-  }
-  uint32_t procedure_of(uint32_t block) const { return profile_.blocks[block].procedure_id; }
-
   // By procedure: branches that a call of it takes, its return and all that it calls included; what
   // is beyond `kHiding` does not matter.
   std::vector<double> taken_until_return() const {
     std::vector<double> own(to_.size(), 0);
     for (size_t p = 0; p < own.size(); ++p) {
-      if (to_[p] > 0) own[p] = 1 + branches_[p] / to_[p];
+      if (to_[p] > 0) own[p] = 1 + made_.branches[p] / to_[p];
     }
     std::vector<double> result = own;
     // As deep as calls must be looked into at most, since each of them is a branch itself.
     for (int depth = 0; depth < static_cast<int>(kHiding); ++depth) {
       std::vector<double> next = own;
-      for (const profile::Edge* call : calls_) {
-        const uint32_t from = procedure_of(call->from_block);
-        if (to_[from] == 0) continue;
-        const double share = static_cast<double>(call->count) / to_[from];
-        next[from] += share * result[procedure_of(call->to_block)];
+      for (const CallsMade::Call& call : made_.calls) {
+        if (to_[call.from] == 0) continue;
+        next[call.from] += call.count / to_[call.from] * result[call.to];
       }
       for (double& taken : next) taken = std::min(taken, kHiding);
       result = std::move(next);
@@ -84,18 +61,25 @@ class Calls {
     return result;
   }
 
-  const profile::Profile& profile_;
-  std::vector<const profile::Edge*> calls_;
-  std::vector<double> to_block_;
+  const CallsMade& made_;
+  std::vector<double> to_entry_;
   std::vector<double> to_;
-  std::vector<double> branches_;
   double total_ = 0;
 };
 
+bool is_call(const profile::Edge& edge) {
+  return edge.kind == EdgeKind::kCall || edge.kind == EdgeKind::kIndirectCall;
+}
+
+bool is_taken(const profile::Edge& edge) {
+  return edge.kind == EdgeKind::kTaken || edge.kind == EdgeKind::kJump ||
+         edge.kind == EdgeKind::kIndirectJump;
+}
+
 }  // namespace
 
-Recollection::Returns measure_returns(const profile::Profile& profile) {
-  const Calls calls(profile);
+Recollection::Returns measure_returns(const CallsMade& made) {
+  const Calls calls(made);
   if (calls.total() == 0) return {};
   const double millibits = 1000 * calls.bits() / calls.total();
   constexpr double kCallsMax = 1e18;  // more have not been made but by mistake
@@ -103,9 +87,31 @@ Recollection::Returns measure_returns(const profile::Profile& profile) {
           static_cast<uint32_t>(std::lround(millibits))};
 }
 
-Returns choose_returns(const Recollection::Returns& before, const CodeSizes& sizes) {
+Recollection::Returns measure_returns(const profile::Profile& profile) {
+  CallsMade made;
+  made.entries = profile.blocks.size();
+  made.branches.assign(profile.procedures.size(), 0);
+  for (const profile::Edge& edge : profile.edges) {
+    if (edge.count == 0) continue;
+    const auto count = static_cast<double>(edge.count);
+    const uint32_t from = profile.blocks[edge.from_block].procedure_id;
+    if (is_call(edge)) {
+      made.calls.push_back(
+          {from, profile.blocks[edge.to_block].procedure_id, edge.to_block, count});
+    } else if (is_taken(edge)) {
+      made.branches[from] += count;
+    }
+  }
+  return measure_returns(made);
+}
+
+bool are_hard(const Recollection::Returns& returns) {
   // Measured: of 27 programs none has between 550 and 770.
   constexpr uint32_t kHardMillibits = 650;
+  return returns.millibits >= kHardMillibits;
+}
+
+Returns choose_returns(const Recollection::Returns& before, const CodeSizes& sizes) {
   // Measured: from about here on the processor no longer knows the targets of all returns.
   constexpr uint64_t kLargeProgramBytes = 3ull << 20;
   // Most of a library is not for this program.  Compilers' are larger, and ask for pairs; ffmpeg's
@@ -113,7 +119,7 @@ Returns choose_returns(const Recollection::Returns& before, const CodeSizes& siz
   constexpr uint64_t kLargeLibrariesBytes = 40ull << 20;
   const bool large =
       sizes.program_bytes >= kLargeProgramBytes || sizes.libraries_bytes >= kLargeLibrariesBytes;
-  const bool paired = before.calls > 0 ? before.millibits >= kHardMillibits : large;
+  const bool paired = before.calls > 0 ? are_hard(before) : large;
   return paired ? Returns::kPaired : Returns::kJump;
 }
 

@@ -26,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "cache/recall.h"
 #include "profile/model.h"
@@ -33,7 +34,20 @@
 
 namespace tally::engine {
 
-// Of all calls of a run; 0 calls where none is known.
+// What was called, as far as that is known.
+struct CallsMade {
+  struct Call {
+    uint32_t from = 0, to = 0;  // procedures
+    uint32_t entry = 0;         // that `to` was called at
+    double count = 0;
+  };
+  std::vector<Call> calls;
+  size_t entries = 0;            // all are below
+  std::vector<double> branches;  // by procedure: taken
+};
+
+// Of all calls; 0 calls where none is known.
+Recollection::Returns measure_returns(const CallsMade& made);
 Recollection::Returns measure_returns(const profile::Profile& profile);
 
 // Of code that a program may execute, when it begins.
@@ -41,6 +55,9 @@ struct CodeSizes {
   uint64_t program_bytes = 0;
   uint64_t libraries_bytes = 0;  // of those that it names, as far as they are known
 };
+
+// Whether pairs are better.
+bool are_hard(const Recollection::Returns& returns);
 
 // `before`: of an earlier run.
 translate::Returns choose_returns(const Recollection::Returns& before, const CodeSizes& sizes);

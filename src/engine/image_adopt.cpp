@@ -39,7 +39,9 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   service_.inherit_limit(parent.service_.limit_added_bytes());
   service_.pretend_dumpable(parent.service_.pretended_dumpable());
   cache_.set_compare(parent.cache_.compare());
-  cache_.set_returns(parent.cache_.returns_form());
+  const bool jumps = parent.cache_.returns_form() == translate::Returns::kJump;
+  cache_.set_returns(jumps ? translate::Returns::kJump : translate::Returns::kPaired,
+                     ReturnsHint::kFixed);
   code_sizes_ = parent.code_sizes_;
   cache_.set_code_bytes(code_sizes_.program_bytes);
   cache_.set_weights(parent.cache_.weights());

@@ -116,7 +116,9 @@ void ImageRun::choose_forms() {
   }
   cache_.set_code_bytes(code_sizes_.program_bytes);
   const bool may_pair = options_.optimizations.has(Optimization::kPaired);
-  cache_.set_returns(may_pair ? choose_returns(returns_before_, code_sizes_) : Returns::kJump);
+  const bool is_known = !may_pair || returns_before_.calls > 0;
+  cache_.set_returns(may_pair ? choose_returns(returns_before_, code_sizes_) : Returns::kJump,
+                     is_known ? ReturnsHint::kFixed : ReturnsHint::kMayChange);
 }
 
 // In front of everything that is to be kept.
@@ -513,7 +515,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
   run.more.emplace_back("blocks_deferred", std::to_string(cache_.stats().deferred));
   run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));
-  run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kPaired ? "1" : "0");
+  run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kJump ? "0" : "1");
   run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
   run.more.emplace_back("landings_chained", std::to_string(cache_.stats().chained));
   phases_.name_all([&](const char* fact, uint64_t microseconds) {

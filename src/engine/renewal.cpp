@@ -2,6 +2,7 @@
 #include "engine/renewal.h"
 
 #include <algorithm>
+#include <map>
 
 #include "cache/edge_weights.h"
 
@@ -15,17 +16,46 @@ constexpr auto kFirstLook = std::chrono::milliseconds(20);
 constexpr int kPauseFactor = 2;
 // How many returns and jumps may ask where things cannot be moved, until it is given up.
 constexpr int kRefusedMax = 20;
+// Later on, what a program does no longer tells what it will do, and most of it has been
+// translated twice.
+constexpr int kLooksToPair = 3;
 // Translating a procedure again costs the monitor some microseconds for each block.  What it gains
 // is perhaps a tenth of what the procedure has yet to run, and that is taken to be as much as it
 // has run already.  An increment stands for some nanoseconds of that.
 constexpr uint64_t kIncrementsForUnit = 40'000;
 constexpr uint64_t kIncrementsForBlock = 4'000;
+// A call from or to a procedure whose returns are not paired, while others are, spoils the
+// foretelling of a return besides.
+constexpr uint64_t kFormerReturns = 4;
+// Of all increments, what tells how hard returns are to foretell, and what is paired then.
+constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
 
 uint64_t increments_of(const Unit& unit, const std::vector<uint64_t>& counters) {
   uint64_t sum = 0;
   for (const auto* ids : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
     for (const int32_t id : *ids) {
       if (id != kNoCounter) sum += counters[static_cast<size_t>(id)];
+    }
+  }
+  return sum;
+}
+
+// How many branches a unit has taken.
+uint64_t branches_of(const Unit& unit, const placement::Solution& solution) {
+  uint64_t sum = 0;
+  for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) {
+    const cfg::Block& block = unit.procedure.blocks[b];
+    switch (block.end) {
+      case isa::Flow::kConditional:
+      case isa::Flow::kCountedJump:
+        sum += solution.edges[block.first_edge].value;
+        break;
+      case isa::Flow::kJump:
+      case isa::Flow::kIndirectJump:
+        sum += solution.nodes[b].value;
+        break;
+      default:
+        break;
     }
   }
   return sum;
@@ -50,8 +80,8 @@ std::vector<uint32_t> Renewals::worthwhile(const std::vector<uint64_t>& counters
   std::vector<uint32_t> result;
   for (const auto& unit : cache_.units()) {
     if (!cache_.is_renewable(unit->id)) continue;
-    const uint64_t wanted =
-        kIncrementsForUnit + kIncrementsForBlock * unit->procedure.blocks.size();
+    uint64_t wanted = kIncrementsForUnit + kIncrementsForBlock * unit->procedure.blocks.size();
+    if (cache_.has_former_returns(*unit)) wanted /= kFormerReturns;
     const uint64_t increments = increments_of(*unit, counters);
     if (increments >= wanted || (always_ && increments > 0)) result.push_back(unit->id);
   }
@@ -63,6 +93,7 @@ void Renewals::look(Clock::time_point now, bool alone) {
   const PhaseTimer timer(phases_, Phase::kRenew);
   pause_ *= kPauseFactor;
   next_look_ = now + pause_;
+  ++looks_;
   if (!alone) {
     next_look_ = Clock::time_point::max();
     return;
@@ -75,12 +106,10 @@ void Renewals::look(Clock::time_point now, bool alone) {
   cache_.hold(hot);
 }
 
-// With what has run of each edge.
-std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& units,
-                                                  const std::vector<BlockRef>& open,
-                                                  const std::vector<uint64_t>& counters) const {
-  const UnitFlows flows(cache_, ledger_, counters);
-  std::vector<CodeCache::Renewal> result;
+std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,
+                                              const std::vector<uint32_t>& units,
+                                              const std::vector<BlockRef>& open) const {
+  std::vector<Solved> result;
   for (const uint32_t id : units) {
     const Unit& unit = cache_.unit(id);
     if (flows.is_begun_inside(unit)) continue;
@@ -88,18 +117,107 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<uint32_t>& u
     for (const BlockRef& call : open) {
       if (call.unit == id) equations.abnormal.push_back({call.block, 0, 1});
     }
-    const auto solution =
-        placement::propagate(equations.graph, equations.measured, equations.abnormal);
-    if (!solution || !solution->balanced()) continue;
-    const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, *solution);
-    if (counts.empty()) continue;
-    const auto [lightest, heaviest] = std::ranges::minmax(counts);
-    if (lightest == heaviest) continue;  // nothing to choose by
-    CodeCache::Renewal one{id, {}};
-    append_steps(counts, heaviest, one.steps);
-    result.push_back(std::move(one));
+    auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
+    if (solution && solution->balanced()) result.push_back({id, std::move(*solution)});
   }
   return result;
+}
+
+// With what has run of each edge.
+std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& solved) const {
+  std::vector<CodeCache::Renewal> result;
+  for (const Solved& one : solved) {
+    const Unit& unit = cache_.unit(one.unit);
+    const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, one.solution);
+    if (counts.empty()) continue;
+    const auto [lightest, heaviest] = std::ranges::minmax(counts);
+    const bool nothing_to_choose_by = lightest == heaviest;
+    if (nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
+    CodeCache::Renewal renewal{one.unit, {}};
+    append_steps(counts, heaviest, renewal.steps);
+    result.push_back(std::move(renewal));
+  }
+  return result;
+}
+
+// Units stand for procedures and their entries, the first for all those of a procedure.
+CallsMade Renewals::calls_of(const std::vector<Solved>& solved, const UnitFlows& flows,
+                             const std::vector<uint64_t>& counters) const {
+  const auto first_of = [&](uint32_t unit) {
+    while (cache_.unit(unit).renews) unit = *cache_.unit(unit).renews;
+    return unit;
+  };
+  struct Way {
+    uint32_t from, block, to;
+    auto operator<=>(const Way&) const = default;
+  };
+  std::map<Way, uint64_t> times;
+  CallsMade made;
+  made.entries = cache_.units().size();
+  made.branches.assign(made.entries, 0);
+  for (const auto& [id, solution] : solved) {
+    const Unit& unit = cache_.unit(id);
+    const uint32_t from = first_of(id);
+    for (const translate::Link& link : unit.code.links) {
+      if (link.edge != translate::Link::kCallLink) continue;
+      const BlockRef to = cache_.block_at(unit.module->to_target(link.target));
+      if (!to.valid()) continue;
+      times[{from, link.block, first_of(to.unit)}] += solution.nodes[link.block].value;
+    }
+    for (const SiteState* site : flows.sites_of(unit)) {
+      if (!site->site.call) continue;
+      for (const Pair& pair : site->pairs) {
+        times[{from, site->site.block, first_of(pair.to.unit)}] += counters[pair.counter];
+      }
+    }
+    made.branches[from] += static_cast<double>(branches_of(unit, solution));
+  }
+  for (const auto& [way, count] : times) {
+    if (count > 0) made.calls.push_back({way.from, way.to, way.to, static_cast<double>(count)});
+  }
+  return made;
+}
+
+// Those that have counted at least a `part`-th of all that was counted.
+std::vector<uint32_t> Renewals::busy(const std::vector<uint64_t>& counters, uint64_t part) const {
+  std::vector<std::pair<uint32_t, uint64_t>> counted;
+  uint64_t total = 0;
+  for (const auto& unit : cache_.units()) {
+    const uint64_t increments = increments_of(*unit, counters);
+    if (increments == 0) continue;
+    counted.emplace_back(unit->id, increments);
+    total += increments;
+  }
+  std::vector<uint32_t> result;
+  for (const auto& [unit, increments] : counted) {
+    if (increments >= total / part) result.push_back(unit);
+  }
+  return result;
+}
+
+// Whether returns are so hard to foretell, as far as one can say by now, that calls had better be
+// paired with them.
+bool Renewals::asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows& flows,
+                              const std::vector<uint64_t>& counters) const {
+  constexpr uint64_t kIncrementsForCall = 20;  // where there are fewer calls they do not matter
+  uint64_t increments = 0;
+  for (const Solved& one : solved) increments += increments_of(cache_.unit(one.unit), counters);
+  const Recollection::Returns returns = measure_returns(calls_of(solved, flows, counters));
+  return returns.calls * kIncrementsForCall >= increments && are_hard(returns);
+}
+
+// From now on calls and returns are paired in whatever is translated.
+std::vector<uint32_t> Renewals::pair_returns(const UnitFlows& flows, std::vector<uint32_t> units,
+                                             const std::vector<BlockRef>& open,
+                                             const std::vector<uint64_t>& counters) {
+  const auto telling = [&] { return solve(flows, busy(counters, kTellingPart), open); };
+  if (!always_ && !asks_for_pairs(telling(), flows, counters)) return units;
+  cache_.pair_returns();
+  for (const uint32_t unit : busy(counters, kPairedPart)) {
+    const bool listed = std::ranges::find(units, unit) != units.end();
+    if (!listed && cache_.is_renewable(unit)) units.push_back(unit);
+  }
+  return units;
 }
 
 void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone) {
@@ -111,9 +229,13 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
   waiting_ = false;
   if (!open) return;
   const std::vector<uint64_t> now = counters();
-  const std::vector<uint32_t> units = worthwhile(now);
+  std::vector<uint32_t> units = worthwhile(now);
   if (units.empty()) return;
-  cache_.renew(weighed(units, *open, now), now);
+  const UnitFlows flows(cache_, ledger_, now);
+  if (cache_.may_pair_returns() && looks_ <= kLooksToPair) {
+    units = pair_returns(flows, std::move(units), *open, now);
+  }
+  cache_.renew(weighed(solve(flows, units, *open)), now);
   ledger_.hand_over(0, *open);
 }
 

@@ -36,6 +36,7 @@
 
 #include "cache/code_cache.h"
 #include "cache/phases.h"
+#include "cache/return_targets.h"
 #include "elf/unwind.h"
 #include "ledger/ledger.h"
 #include "ledger/unit_flow.h"
@@ -71,9 +72,23 @@ class Renewals {
   };
   std::vector<uint64_t> counters() const;
   std::vector<uint32_t> worthwhile(const std::vector<uint64_t>& counters) const;
-  std::vector<CodeCache::Renewal> weighed(const std::vector<uint32_t>& units,
-                                          const std::vector<BlockRef>& open,
-                                          const std::vector<uint64_t>& counters) const;
+  // Solved units; those whose equations do not hold now are left out.
+  struct Solved {
+    uint32_t unit = 0;
+    placement::Solution solution;
+  };
+  std::vector<Solved> solve(const UnitFlows& flows, const std::vector<uint32_t>& units,
+                            const std::vector<BlockRef>& open) const;
+  std::vector<CodeCache::Renewal> weighed(const std::vector<Solved>& solved) const;
+  std::vector<uint32_t> busy(const std::vector<uint64_t>& counters, uint64_t part) const;
+  bool asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows& flows,
+                      const std::vector<uint64_t>& counters) const;
+  // Adds to `units` what is to be translated again if it comes to that.
+  std::vector<uint32_t> pair_returns(const UnitFlows& flows, std::vector<uint32_t> units,
+                                     const std::vector<BlockRef>& open,
+                                     const std::vector<uint64_t>& counters);
+  CallsMade calls_of(const std::vector<Solved>& solved, const UnitFlows& flows,
+                     const std::vector<uint64_t>& counters) const;
 
   Region& region_;
   CodeCache& cache_;
@@ -84,6 +99,7 @@ class Renewals {
   bool waiting_ = false;
   bool always_ = false;
   int refused_ = 0;  // of those that were waited for
+  int looks_ = 0;
 };
 
 }  // namespace tally::engine

@@ -422,7 +422,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       // Up to a `ret` nothing has left the stack; behind it lies the way of a miss.
-      if (cache_.returns_form() == Returns::kPaired || code.pops_more) {
+      if (unit.code.returns != Returns::kJump || code.pops_more) {
         return in_front_of_return(regs);
       }
       if (into >= kReturnPopped) return behind_popped_return(regs);

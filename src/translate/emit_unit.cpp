@@ -4,6 +4,7 @@
 namespace tally::translate {
 
 UnitCode UnitEmitter::emit() {
+  code_.returns = request_.returns;
   code_.begin = hot_.here();
   code_.cold_begin = cold_.here();
   hot_base_ = hot_.offset();
@@ -356,7 +357,7 @@ void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
 void UnitEmitter::emit_return(const Insn& insn) {
   code_.blocks[block_].pops_more = insn.return_pop_bytes != 0;
   as_->mov_gs_rcx(tcb::kSpillRcx);
-  if (request_.returns == Returns::kPaired || insn.return_pop_bytes != 0) {
+  if (request_.returns != Returns::kJump || insn.return_pop_bytes != 0) {
     return emit_return_of_processor(insn.return_pop_bytes);
   }
   as_->pop_rcx();
@@ -374,10 +375,13 @@ void UnitEmitter::emit_return_of_processor(uint32_t pop_bytes) {
   } else {
     as_->mov_ecx_top();
   }
-  const bool wide = request_.returns == Returns::kPaired;
-  if (wide) {
+  const bool jumps = request_.returns == Returns::kJump;
+  if (request_.returns == Returns::kPaired) {
     as_->mov_ecx_rcx(request_.tables_base + tables::kLandingNumbers);
     as_->mov_rcx_table_rcx8(request_.tables_base + tables::kWideLandings);
+  } else if (request_.returns == Returns::kPairedLate) {
+    as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);
+    as_->mov_rcx_table_rcx8(request_.tables_base + tables::kLateLandings);
   } else {
     // Where other returns jump, no landing is not 0.  The low half alone may take a landing for
     // none, which then is asked for.
@@ -389,7 +393,7 @@ void UnitEmitter::emit_return_of_processor(uint32_t pop_bytes) {
   }
   as_->jrcxz(0);
   const uint32_t behind_jrcxz = as_->offset();
-  if (!wide) as_->mov_rcx_gs(tcb::kSpillProbe);
+  if (jumps) as_->mov_rcx_gs(tcb::kSpillProbe);
   as_->mov_top_rcx();
   as_->ret(static_cast<uint16_t>(pop_bytes));
   as_->patch_u8(behind_jrcxz - 1, static_cast<uint8_t>(as_->offset() - behind_jrcxz));

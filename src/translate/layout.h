@@ -98,7 +98,9 @@ inline constexpr uint32_t kReturns = 0x20000;  // 65536 heads of chains, by the 
 inline constexpr uint32_t kKnown = 0xa0000;
 inline constexpr uint32_t kKnownBitsMax = 13;
 inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers of two bytes
-inline constexpr uint32_t kHashTables = kLandings + 65536 * 8;  // 256 pointers each
+// The same for returns that are paired late: 0 where there is no landing.
+inline constexpr uint32_t kLateLandings = kLandings + 65536 * 8;
+inline constexpr uint32_t kHashTables = kLateLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
 inline constexpr uint32_t kHashTablesEnd = 64 << 20;
 // Numbers of landings, at the low 32 bits of the return address; the last one may end behind the

@@ -160,6 +160,15 @@ struct Thunk {
   uint32_t back = 0;  // behind the `call`
 };
 
+// Calls and returns as jumps are fewer instructions, and the processor predicts some thousand
+// targets of them; as `call` and `ret` they keep its return predictor in step, whatever the size of
+// the program.
+enum class Returns : uint8_t {
+  kJump,
+  kPaired,
+  kPairedLate,  // in a program that began with jumps: landings have numbers of two bytes
+};
+
 // A unit has two parts that lie apart, so that the instruction cache and the page tables see only
 // what runs: the body, and behind `cold_begin` blocks that never ran, by an earlier run's counts,
 // and stubs that run seldom if ever.  Each begins with blocks; behind them come the thunks of their
@@ -192,6 +201,7 @@ struct UnitCode {
   };
   std::vector<Wait> waits;  // if blocks have been left out
   bool is_whole = true;     // none are
+  Returns returns = Returns::kPaired;
   const Part& part_of(uint32_t offset) const {
     if (offset < kColdOffset) return body;
     return offset < rest_begin ? cold : rest;
@@ -243,10 +253,6 @@ struct Gateways {
   CacheAddr no_landing;
 };
 
-// Calls and returns as jumps are fewer instructions, and the processor predicts some thousand
-// targets of them; as `call` and `ret` they keep its return predictor in step, whatever the size of
-// the program.
-enum class Returns : uint8_t { kJump, kPaired };
 // How much of an address tells it from all others.
 enum class Compare : uint8_t { kLow32, kAll64 };
 
