@@ -318,7 +318,9 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   // The byte in front of a return address belongs to the call; behind it another procedure may
   // begin.
   const bool to_restorer = interruptions_.is_restorer(pc);
-  registers.value[elf::kDwarfPc] = pc.value() - (at_return_address && !to_restorer ? 1 : 0);
+  const bool has_returned = position.pc_is_return_address && position.stack_bytes == 0;
+  const TargetAddr behind = has_returned ? described_by(pc) : pc - 1;
+  registers.value[elf::kDwarfPc] = (at_return_address && !to_restorer ? behind : pc).value();
   elf::BackTrace trace = back_trace(registers, slot);
   if (const elf::BackTrace* open = open_after_switch(position, slot)) {
     close_frames(elf::BackTrace(*open), slot, 0, kind, detail);

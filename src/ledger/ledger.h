@@ -172,6 +172,7 @@ class Ledger : public LedgerBooks {
   Position behind_inline_counter(const Unit& unit, uint32_t block);
   Position behind_return(TargetAddr target);
   static Position on_way_to(TargetAddr target);
+  TargetAddr described_by(TargetAddr back) const;
   uint64_t tcb_u64(uint32_t slot, uint32_t offset) const;
   user_regs_struct waiting_registers(const user_regs_struct& regs, uint32_t slot) const;
   struct Entering {

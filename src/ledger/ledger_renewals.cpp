@@ -24,15 +24,25 @@ bool Ledger::is_described(TargetAddr pc) const {
   return module != nullptr && module->image->unwind_range_at(module->to_link(pc)).has_value();
 }
 
+// Where call frame information says what the stack looks like behind a call that has come back:
+// there, which matters if the callee has taken arguments with it.  But if no more of the procedure
+// lies behind the call, what is there may be another's.
+TargetAddr Ledger::described_by(TargetAddr back) const {
+  const Module* module = modules_.containing(back - 1);
+  if (module == nullptr) return back - 1;
+  const auto range = module->image->unwind_range_at(module->to_link(back - 1));
+  return range && range->contains(module->to_link(back)) ? back : back - 1;
+}
+
 // The call that a return comes back from is open until it has come back; a jump's own procedure has
 // none.
 std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
                                                         const elf::UnwindRegisters& there) const {
   if (!is_plain(slot) || may_be_jumping(slot, way, there)) return std::nullopt;
   elf::UnwindRegisters registers = there;
-  // The byte in front of a return address belongs to the call; behind it another procedure may
-  // begin.
-  if (way == Way::kReturn) registers.value[elf::kDwarfPc] -= 1;
+  if (way == Way::kReturn) {
+    registers.value[elf::kDwarfPc] = described_by(TargetAddr(there.value[elf::kDwarfPc])).value();
+  }
   if (!is_described(TargetAddr(registers.value[elf::kDwarfPc]))) return std::nullopt;
   elf::BackTrace trace = back_trace(registers, slot);
   if (trace.frames.empty() || !is_complete(trace)) return std::nullopt;

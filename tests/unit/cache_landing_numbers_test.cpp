@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <map>
 #include <random>
+#include <string>
 
 #include "translate/layout.h"
 
@@ -29,21 +31,28 @@ class Numbers : public testing::TestWithParam<Returns> {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     tables_ = static_cast<uint8_t*>(memory);
-    numbers_.begin(tables_, GetParam(), CacheAddr(kNone));
+    numbers_.begin(tables_, is_wide() ? Returns::kPaired : Returns::kJump, CacheAddr(kNone));
+    if (GetParam() == Returns::kPairedLate) numbers_.pair();
   }
   void TearDown() override { munmap(tables_, tables::kSizeBytes); }
+
+  static bool is_wide() { return GetParam() == Returns::kPaired; }
 
   uint64_t read(uint64_t at, size_t size_bytes) const {
     uint64_t value = 0;
     std::memcpy(&value, tables_ + at, size_bytes);
     return value;
   }
-  // Where a return to the address goes; kNone if it asks.
+  static uint64_t or_none(uint64_t found) { return found == 0 ? kNone : found; }
+  // Where a return to the address goes, in whatever form; kNone if it asks.
   uint64_t look_up(uint64_t address) const {
     const uint64_t at = tables::kLandingNumbers + (address & 0xffffffff);
-    if (GetParam() == Returns::kJump) return read(tables::kLandings + 8 * read(at, 2), 8);
-    const uint64_t found = read(tables::kWideLandings + 8 * read(at, 4), 8);
-    return found == 0 ? kNone : found;
+    if (is_wide()) return or_none(read(tables::kWideLandings + 8 * read(at, 4), 8));
+    const uint64_t jumped_to = read(tables::kLandings + 8 * read(at, 2), 8);
+    if (GetParam() == Returns::kPairedLate) {
+      EXPECT_EQ(or_none(read(tables::kLateLandings + 8 * read(at, 2), 8)), jumped_to);
+    }
+    return jumped_to;
   }
   void expect_as(const std::map<uint64_t, uint64_t>& landings, uint64_t address) {
     const auto known = landings.find(address);
@@ -86,13 +95,13 @@ TEST_P(Numbers, LeadWhereTheyWereTold) {
 TEST_P(Numbers, AreEnough) {
   std::map<uint64_t, uint64_t> landings;
   uint64_t address = 0x400000, code = 0x7f0000000000;
-  const uint32_t most = GetParam() == Returns::kJump ? 255 * 255 : 200000;
+  const uint32_t most = is_wide() ? 200000 : 255 * 255;
   for (uint32_t i = 0; i < most; ++i, address += 5 + i % 3) {
     ASSERT_TRUE(numbers_.add(address, CacheAddr(code += 16))) << i;
     landings[address] = code;
   }
-  EXPECT_EQ(numbers_.add(address, CacheAddr(code)), GetParam() == Returns::kPaired);
-  if (GetParam() == Returns::kPaired) landings[address] = code;
+  EXPECT_EQ(numbers_.add(address, CacheAddr(code)), is_wide());
+  if (is_wide()) landings[address] = code;
   for (uint64_t at = 0x400000 - 8; at < address + 8; ++at) expect_as(landings, at);
 }
 
@@ -153,9 +162,50 @@ TEST_P(Numbers, WhatWasNotGivenAwayIsNone) {
   EXPECT_TRUE(numbers_.has(kBases[0]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, Numbers, testing::Values(Returns::kJump, Returns::kPaired),
-                         [](const auto& named) {
-                           return named.param == Returns::kJump ? "Jump" : "Paired";
-                         });
+std::string name_of(const testing::TestParamInfo<Returns>& form) {
+  constexpr std::array kNames{"Jump", "Paired", "PairedLate"};
+  return kNames[static_cast<size_t>(form.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Numbers,
+                         testing::Values(Returns::kJump, Returns::kPaired, Returns::kPairedLate),
+                         name_of);
+
+// Those that are there when returns are paired late, one of them gone since and one held.
+TEST(NumbersPairedLate, HaveWhatWasThere) {
+  void* memory = mmap(nullptr, tables::kSizeBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* tables = static_cast<uint8_t*>(memory);
+  const auto look_up = [&](uint64_t address, uint32_t table) {
+    uint16_t number = 0;
+    uint64_t to = 0;
+    std::memcpy(&number, tables + tables::kLandingNumbers + (address & 0xffffffff), sizeof number);
+    std::memcpy(&to, tables + table + 8ul * number, sizeof to);
+    return to;
+  };
+  LandingNumbers numbers;
+  numbers.begin(tables, Returns::kJump, CacheAddr(kNone));
+  const uint64_t there = kBases[0], gone = kBases[1], later = kBases[0] + 64;
+  ASSERT_TRUE(numbers.add(there, CacheAddr(0x1000)) && numbers.add(gone, CacheAddr(0x2000)));
+  numbers.remove(gone);
+  EXPECT_EQ(look_up(there, tables::kLateLandings), 0u);
+  numbers.hold();
+  numbers.pair();
+  EXPECT_EQ(look_up(there, tables::kLateLandings), 0u);
+  numbers.release();
+  ASSERT_TRUE(numbers.add(later, CacheAddr(0x3000)));
+  for (const auto& [address, to] : {std::pair{there, 0x1000u}, {later, 0x3000u}}) {
+    EXPECT_EQ(look_up(address, tables::kLandings), to);
+    EXPECT_EQ(look_up(address, tables::kLateLandings), to);
+  }
+  EXPECT_EQ(look_up(gone, tables::kLateLandings), 0u);
+  // Between two numbers, and where none was ever: what is read there is no landing.
+  for (uint64_t near : {there - 1, there + 1, there + 2, kBases[2]}) {
+    EXPECT_EQ(look_up(near, tables::kLandings), kNone);
+    EXPECT_EQ(look_up(near, tables::kLateLandings), 0u);
+  }
+  munmap(memory, tables::kSizeBytes);
+}
 
 }  // namespace

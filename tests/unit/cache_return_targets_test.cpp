@@ -41,7 +41,7 @@ uint32_t millibits(profile::Profile p, const std::vector<std::pair<uint32_t, uin
 }
 
 TEST(ReturnTargets, BitsForEachCall) {
-  EXPECT_EQ(measure_returns({}).calls, 0u);
+  EXPECT_EQ(measure_returns(profile::Profile{}).calls, 0u);
   EXPECT_EQ(measure_returns(calls({{0, 1, 0}})).calls, 0u);
   EXPECT_EQ(measure_returns(calls({{0, 1, 100}, {0, 2, 50}})).calls, 150u);
   EXPECT_EQ(millibits(calls({{0, 1, 100}, {0, 2, 50}}), {{1, 1000}, {2, 1000}}), 0u);
@@ -77,6 +77,16 @@ TEST(ReturnTargets, CallsThatAreStillRememberedAtTheReturnDoNotCount) {
   EXPECT_EQ(millibits(shallow, {{4, 20}}), 333u);
   // A procedure that calls itself comes to an end.
   EXPECT_GT(millibits(calls({{0, 1, 10}, {1, 1, 1000}}), {}), 0u);
+}
+
+TEST(ReturnTargets, OfCallsWithoutAProfile) {
+  EXPECT_EQ(measure_returns(CallsMade{}).calls, 0u);
+  CallsMade made{{{0, 2, 2, 10}, {1, 2, 2, 10}, {0, 1, 1, 5}}, 3, {0, 0, 1000}};
+  EXPECT_EQ(measure_returns(made), (Recollection::Returns{25, 800}));
+  made.branches[2] = 0;
+  EXPECT_EQ(measure_returns(made), (Recollection::Returns{25, 0}));
+  EXPECT_TRUE(are_hard({25, 800}));
+  EXPECT_FALSE(are_hard({25, 500}));
 }
 
 TEST(ReturnTargets, TheLastRunDecidesAndTheSizeWhereThereIsNone) {

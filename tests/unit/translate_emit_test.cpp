@@ -258,10 +258,10 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   // Units begin anywhere, not only at multiples of 8.
   const CacheAddr address(bias + 0x10000000 + random_() % 64);
   const CacheAddr far(bias + 0x20000000);
-  const auto pick = random_() % 4;
+  const auto pick = random_() % 6;
   EmitRequest request;
   request.compare = pick % 2 == 0 ? Compare::kAll64 : Compare::kLow32;
-  request.returns = pick / 2 == 0 ? Returns::kJump : Returns::kPaired;
+  request.returns = static_cast<Returns>(pick / 2);
   request.flags_assumed_live = random_() % 4 == 0 ? isa::flag::kAll : 0;
   gateways_ = {far,      far + 16,  far + 32,  far + 48,  far + 64, far + 80,
                far + 96, far + 112, far + 128, far + 144, far + 160};
