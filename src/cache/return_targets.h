@@ -20,9 +20,12 @@
 // The mean over all calls of a run, those others counted as 0, is 0.8 to 3.3 in cc1, cc1plus,
 // clang, gnugo and cjpeg, which take 0.80 to 0.96 of the time with pairs, and at most 0.55 in 22
 // other programs, which take 0.98 to 1.11 (docs/design.md).  A run leaves it for the next
-// (recall.h).  A first run goes by the size of the program and its libraries.
+// (recall.h).  A first run goes by the size of the program and its libraries; and if it begins with
+// jumps, the calls of its first tenths of a second say whether it goes on in pairs
+// (engine/renewal.h).
 //
-// Not handled: programs that change their ways with their input, before the run after that.
+// Not handled: programs that change their ways with their input, before the run after that; first
+// runs of processes with threads.
 #pragma once
 
 #include <cstdint>

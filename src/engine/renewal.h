@@ -21,6 +21,10 @@
 //        old unit   call executed 1000 times, came back 999 times, handed over 1
 //        new unit   taken over 1, called 500 times, came back 501 times
 //
+// A run that began with returns as jumps, and that nobody has told what its returns are like, is
+// looked at for that, too (cache/return_targets.h).  If calls and returns had better be paired,
+// they are in all that is translated from then on, and all that is busy is translated again.
+//
 // The profile adds up the two (ledger/finish.cpp).  What is exact stays exact: each unit's flow is
 // conserved, and the new unit counts as the old one did, only elsewhere.
 //
