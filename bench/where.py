@@ -32,7 +32,7 @@ COLUMNS = {
     "bodies": ("body", "conditional", "jump", "next", "other", "syscall"),
     "taken edges": ("edge_stub",),
     "calls, returns": ("call", "return", "landing"),
-    "indirect": ("indirect", "pair", "dispatch", "arrival"),
+    "indirect": ("indirect", "pair", "dispatch", "arrival", "link"),
     "waiting": ("gateway", "cold"),
     "kernel": ("kernel or other",),
     "monitor": ("monitor",),

@@ -84,7 +84,8 @@ struct CacheStats {
   uint64_t noted = 0;        // visits that threads have noted by themselves
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
-  uint64_t renewed = 0;      // units that others stand for, with this run's own weights
+  uint64_t renewed = 0;      // units that others stand for, with this run's own weights ...
+  uint64_t paired_late = 0;  // ... and of them, those whose returns no longer jump
   uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
 
@@ -108,7 +109,7 @@ class CacheJournal {
   virtual void link_pair(const LinkPair& pair) = 0;
 };
 
-// Whether what returns look like was chosen knowing the program.
+// Whether returns that jump may be paired with calls in mid-run.
 enum class ReturnsHint : uint8_t { kFixed, kMayChange };
 
 class CodeCache : public Translated {
@@ -149,6 +150,8 @@ class CodeCache : public Translated {
     return returns_form_ == translate::Returns::kJump && returns_hint_ == ReturnsHint::kMayChange;
   }
   void pair_returns();
+  // For those of units that are translated again.
+  bool has_room_for_pieces() const;
   // Translated before that.
   bool has_former_returns(const Unit& unit) const { return unit.code.returns != returns_form_; }
   // How much code the program has; chooses the size of tables.
@@ -347,7 +350,6 @@ class CodeCache : public Translated {
                                                          const cfg::CodeView& view);
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   bool is_current(const Unit& unit) const;
-  bool has_room_for_pieces() const;
   bool make_again(Unit& old, std::span<const uint8_t> steps);
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.

@@ -17,8 +17,9 @@
 // squares, low and high both at most k, and a program with few landings touches few pages.  65,025
 // are enough for programs of this form (`Returns`); what is beyond that is found in the chains.
 //
-// Returns that pair up with calls look at the pointer, so it may be 0, as the whole table is at
-// first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million of them.
+// Returns that pair up with calls from the start look at the pointer, so it may be 0, as the whole
+// table is at first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million
+// of them.
 //
 // Where a program that began with jumps goes on in pairs, numbers stay as they are, and a second
 // table of pointers has 0 where the first leads to be asked.

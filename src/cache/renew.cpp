@@ -79,6 +79,7 @@ bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
   old.renewed_by = unit->id;
   register_unit(*unit, *unit->area);
   stats_.renewed += 1;
+  stats_.paired_late += unit->code.returns != old.code.returns ? 1 : 0;
   units_.push_back(std::move(unit));
   return true;
 }

@@ -16,9 +16,8 @@ constexpr auto kFirstLook = std::chrono::milliseconds(20);
 constexpr int kPauseFactor = 2;
 // How many returns and jumps may ask where things cannot be moved, until it is given up.
 constexpr int kRefusedMax = 20;
-// Later on, what a program does no longer tells what it will do, and most of it has been
-// translated twice.
-constexpr int kLooksToPair = 3;
+// Later on, most of what is busy has been translated twice, and less of the run is left to gain by.
+constexpr int kTimesToAsk = 3;
 // Translating a procedure again costs the monitor some microseconds for each block.  What it gains
 // is perhaps a tenth of what the procedure has yet to run, and that is taken to be as much as it
 // has run already.  An increment stands for some nanoseconds of that.
@@ -93,7 +92,6 @@ void Renewals::look(Clock::time_point now, bool alone) {
   const PhaseTimer timer(phases_, Phase::kRenew);
   pause_ *= kPauseFactor;
   next_look_ = now + pause_;
-  ++looks_;
   if (!alone) {
     next_look_ = Clock::time_point::max();
     return;
@@ -206,12 +204,18 @@ bool Renewals::asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows
   return returns.calls * kIncrementsForCall >= increments && are_hard(returns);
 }
 
-// From now on calls and returns are paired in whatever is translated.
+// Pairs calls and returns in whatever is translated from now on, if that is better.
 std::vector<uint32_t> Renewals::pair_returns(const UnitFlows& flows, std::vector<uint32_t> units,
                                              const std::vector<BlockRef>& open,
                                              const std::vector<uint64_t>& counters) {
-  const auto telling = [&] { return solve(flows, busy(counters, kTellingPart), open); };
-  if (!always_ && !asks_for_pairs(telling(), flows, counters)) return units;
+  if (!cache_.has_room_for_pieces()) return units;
+  if (always_) {
+    if (cache_.stats().renewed == 0) return units;  // so that some are translated a third time
+  } else {
+    ++asked_for_pairs_;
+    const std::vector<uint32_t> telling = busy(counters, kTellingPart);
+    if (!asks_for_pairs(solve(flows, telling, open), flows, counters)) return units;
+  }
   cache_.pair_returns();
   for (const uint32_t unit : busy(counters, kPairedPart)) {
     const bool listed = std::ranges::find(units, unit) != units.end();
@@ -232,7 +236,7 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
   std::vector<uint32_t> units = worthwhile(now);
   if (units.empty()) return;
   const UnitFlows flows(cache_, ledger_, now);
-  if (cache_.may_pair_returns() && looks_ <= kLooksToPair) {
+  if (cache_.may_pair_returns() && asked_for_pairs_ < kTimesToAsk) {
     units = pair_returns(flows, std::move(units), *open, now);
   }
   cache_.renew(weighed(solve(flows, units, *open)), now);

@@ -69,11 +69,6 @@ class Renewals {
   void at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone);
 
  private:
-  // Unit and how often its counters were incremented.
-  struct Hot {
-    uint32_t unit = 0;
-    uint64_t increments = 0;
-  };
   std::vector<uint64_t> counters() const;
   std::vector<uint32_t> worthwhile(const std::vector<uint64_t>& counters) const;
   // Solved units; those whose equations do not hold now are left out.
@@ -103,7 +98,7 @@ class Renewals {
   bool waiting_ = false;
   bool always_ = false;
   int refused_ = 0;  // of those that were waited for
-  int looks_ = 0;
+  int asked_for_pairs_ = 0;
 };
 
 }  // namespace tally::engine

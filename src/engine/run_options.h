@@ -31,7 +31,7 @@ struct RunOptions {
   bool stress_renewal = false;  // procedures are translated again whenever that can be done
   bool stress_defer = false;    // of each procedure all but the first block is left out at first
   // Ends the program by SIGKILL after so many instructions of translated code, or of what leads to
-  // it and waits for it; 0: never.
+  // it and waits for it, unless a thread, a process or a signal comes first; 0: never.
   uint64_t stress_end_steps = 0;
   RecallFolder recall;          // what earlier runs have left
   bool follow_children = true;  // else processes that are forked run natively

@@ -148,12 +148,13 @@ class Builder {
         wanted_.show(*unit->module, unit->address_of(b), {unit->id, b, 0});
       }
     }
-    for (const ArrivalStub& arrival : cache_.arrivals()) {
-      if (arrival.to.insn == 0) continue;
-      const Module& module = *cache_.unit(arrival.to.unit).module;
-      wanted_.show(module, module.to_link(cache_.address_of(arrival.to)), arrival.to);
-    }
-    link_inflow_.assign(total, 0);
+    const auto show = [&](const BlockRef& to) {
+      if (to.insn == 0) return;
+      const Module& module = *cache_.unit(to.unit).module;
+      wanted_.show(module, module.to_link(cache_.address_of(to)), to);
+    };
+    for (const ArrivalStub& arrival : cache_.arrivals()) show(arrival.to);
+    for (const LinkPair& pair : cache_.link_pairs()) show(pair.to);
     arrival_count_.assign(total, 0);
   }
 
@@ -175,37 +176,38 @@ class Builder {
     for (const LinkPair& pair : cache_.link_pairs()) pairs_of_link_[pair.link].push_back(&pair);
   }
 
-  // Writes the edges of pairs down whose links are wanted, and returns what is left of `count`.
-  // Seldom any: only branches into and out of code that is replaced, and into the middle of other
+  // What the pairs of a block's branch leave of its count.
+  struct OfPairs {
+    uint64_t rest = 0;
+    bool any = false;
+  };
+  // Writes the edges of the pairs of those links down that are wanted, which end block `b`.  Seldom
+  // any: only branches into and out of code that is replaced, and into the middle of other
   // procedures, have such pairs.
   template <class IsWanted>
-  uint64_t add_link_pairs(const Members& members, const IsWanted& is_wanted, profile::EdgeKind kind,
-                          uint64_t count) {
-    if (pairs_of_link_.empty()) return count;
+  OfPairs add_link_pairs(const Members& members, const IsWanted& is_wanted, uint32_t b,
+                         profile::EdgeKind kind, uint64_t count) {
+    if (pairs_of_link_.empty()) return {count, false};
+    std::map<uint32_t, uint64_t> times;  // by block they lead to
     for (const Unit* unit : members) {
-      for (const translate::Link& link : unit->code.links) {
-        if (is_wanted(link)) count = add_pairs_of_link(*unit, link, kind, count);
+      for (uint32_t i = 0; i < unit->code.links.size(); ++i) {
+        if (!is_wanted(unit->code.links[i])) continue;
+        const auto it = pairs_of_link_.find(unit->first_link + i);
+        if (it == pairs_of_link_.end()) continue;
+        for (const LinkPair* pair : it->second) times[block_id(pair->to)] += counter(pair->counter);
       }
     }
-    return count;
-  }
-
-  uint64_t add_pairs_of_link(const Unit& unit, const translate::Link& link, profile::EdgeKind kind,
-                             uint64_t count) {
-    const auto id = unit.first_link + static_cast<uint32_t>(&link - unit.code.links.data());
-    auto it = pairs_of_link_.find(id);
-    if (it == pairs_of_link_.end()) return count;
+    const Unit& unit = *members.front();
     uint64_t sum = 0;
-    for (const LinkPair* pair : it->second) {
-      const uint64_t times = counter(pair->counter);
-      sum += times;
-      emit_edge(last_id(unit, link.block), block_id(pair->to), kind, times, CountSource::kMeasured);
+    for (const auto& [to, led] : times) {
+      sum += led;
+      emit_edge(last_id(unit, b), to, kind, led, CountSource::kMeasured);
     }
-    if (sum <= count) return count - sum;
-    out_.issues.push_back(
-        {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(link.block).value()),
-         "a branch was taken more often than its block was run", sum - count});
-    return 0;
+    if (sum > count) {
+      out_.issues.push_back({fmt::format("{}+{:#x}", unit.module->path, unit.address_of(b).value()),
+                             "a branch was taken more often than its block was run", sum - count});
+    }
+    return {count - std::min(sum, count), !times.empty()};
   }
 
   placement::Solution solve(const Unit& unit) {
@@ -512,11 +514,9 @@ class Builder {
                                        : flow == isa::Flow::kNone ? profile::EdgeKind::kFallthrough
                                        : taken                    ? profile::EdgeKind::kTaken
                                                                   : profile::EdgeKind::kFallthrough;
-        uint64_t rest = count.value;
-        rest = add_link_pairs(
-            members, [&](auto& link) { return link.edge == e; }, kind, rest);
-        const bool all_counted = rest == 0 && count.value > 0;
-        if (all_counted || (rest == 0 && unit.replaceable)) return;
+        const auto [rest, any] = add_link_pairs(
+            members, [&](auto& link) { return link.edge == e; }, edge.from, kind, count.value);
+        if (rest == 0 && (any || unit.replaceable)) return;
         const BlockRef to = wanted_.find(*unit.module, edge.target);
         if (!to.valid()) {
           if (rest > 0) {
@@ -526,7 +526,6 @@ class Builder {
           return;
         }
         emit_edge(from, block_id(to), kind, rest, source);
-        link_inflow_[block_id(to)] += rest;
         return;
       }
       case cfg::EdgeKind::kFallthrough:
@@ -565,8 +564,8 @@ class Builder {
       const auto is_it = [&](const translate::Link& other) {
         return other.edge == translate::Link::kCallLink && other.block == link.block;
       };
-      const uint64_t calls = last_executed(unit, link.block);
-      uint64_t count = add_link_pairs(members, is_it, profile::EdgeKind::kCall, calls);
+      auto [count, any] = add_link_pairs(members, is_it, link.block, profile::EdgeKind::kCall,
+                                         last_executed(unit, link.block));
       if (unit.replaceable) continue;  // all its calls are counted in pairs
       const BlockRef to = wanted_.find(*unit.module, link.target);
       if (!to.valid()) continue;  // never executed
@@ -574,10 +573,9 @@ class Builder {
         const auto it = ledger_.unarrived().find({member->id, link.block});
         if (it != ledger_.unarrived().end()) count -= it->second;
       }
-      if (count == 0 && calls > 0) continue;
+      if (count == 0 && any) continue;
       emit_edge(last_id(unit, link.block), block_id(to), profile::EdgeKind::kCall, count,
                 out_.blocks[last_id(unit, link.block)].source);
-      link_inflow_[block_id(to)] += count;
     }
   }
 
@@ -730,17 +728,14 @@ class Builder {
     }
   }
 
-  // Arrivals that no direct branch explains came by a return: from a call at the end of code that
-  // was found by itself, up to what was known already; or from nowhere that a call would have led
-  // from (the landing of an exception, a `push address; ret`).
+  // Who was not sent there from code that has changed came by a return: from a call at the end of
+  // code that was found by itself, up to what was known already; or from nowhere that a call would
+  // have led from (the landing of an exception, a `push address; ret`).
   void add_returns_from_elsewhere() {
     for (const ArrivalStub& arrival : cache_.arrivals()) {
       const uint32_t id = block_id(arrival.to);
-      const bool entry = cache_.is_entry(arrival.to);
-      // Direct branches enter a procedure's entry without passing its arrival stub.
       const auto moved = moved_in_.find(id);
-      const uint64_t explained =
-          (entry ? 0 : link_inflow_[id]) + (moved == moved_in_.end() ? 0 : moved->second);
+      const uint64_t explained = moved == moved_in_.end() ? 0 : moved->second;
       // Another arrival may be at another unit of the same procedure.
       const uint64_t count = std::exchange(arrival_count_[id], 0);
       if (count <= explained) continue;
@@ -790,7 +785,6 @@ class Builder {
   std::vector<ReturnsFromBefore> returned_from_before_;
   // Calls that their own unit does not see come back: rows of `abnormal`, by the address behind.
   std::map<uint64_t, std::vector<size_t>> never_back_;
-  std::vector<uint64_t> link_inflow_;    // by block id: by direct branches
   std::vector<uint64_t> arrival_count_;  // by block id: through its arrival stub
 };
 

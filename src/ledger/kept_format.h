@@ -54,7 +54,7 @@ enum class KeptRecord : uint8_t {
   kUnit = 3,      // numbered in order, from 0; so are the following
   kPair = 4,      // a target of an indirect branch
   kArrival = 5,   // a way into a block from elsewhere
-  kLinkPair = 6,  // a direct branch to code that may be replaced
+  kLinkPair = 6,  // a direct branch with a counter of its own
   kBooking = 7,   // of the ledger; its amount is in the cell of its number
   kEnd = 8,       // how the run ended
 };

@@ -315,8 +315,8 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
       book_unarrived(call);
     }
   }
-  // The byte in front of a return address belongs to the call; behind it another procedure may
-  // begin.
+  // The byte in front of a return address belongs to the call, which is open unless its return has
+  // happened; behind it another procedure may begin.
   const bool to_restorer = interruptions_.is_restorer(pc);
   const bool has_returned = position.pc_is_return_address && position.stack_bytes == 0;
   const TargetAddr behind = has_returned ? described_by(pc) : pc - 1;

@@ -22,7 +22,8 @@ UnitFlows::UnitFlows(const Translated& translated, const LedgerBooks& ledger,
   for (const ArrivalStub& arrival : translated.arrivals()) {
     flow_into(arrival.to, counter(arrival.counter), false);
   }
-  // Direct branches into or out of code that is replaced have counters of their own.
+  // Direct branches into or out of code that is replaced, and into the middle of procedures, have
+  // counters of their own.
   for (const LinkPair& pair : translated.link_pairs()) {
     flow_into(pair.to, counter(pair.counter), false);
   }

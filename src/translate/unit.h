@@ -311,7 +311,7 @@ struct Verify {
 Verify emit_verify(isa::Assembler& as, uint64_t original, Compare compare);
 void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 
-// A stub that is the only way from a site (or from anywhere, for returns and cross links) to a
+// A stub that is the only way from a site (or from anywhere, for returns) to a
 // target: verify, count, go.
 struct Stub {
   CacheAddr entry;          // compares

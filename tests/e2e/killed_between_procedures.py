@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 """Two procedures jump into the middle of each other and call places in the middle of each other,
-which is what parts of procedures do that a compiler has laid apart; a hundred children are killed
+which is what parts of procedures do that a compiler has laid apart; dozens of children are killed
 in that.  What they have counted themselves, in memory that outlives them, is what the profile says
 of the instructions that did, and of the branches between them: each was taken as often as its
 target was run, but for those who died in between."""
-import os
+from own_counts import KILL_CHILDREN, CountedRun
+from refusal import accepted, compile_c, complain, finish
 
-from own_counts import addresses, counts_of, dumped, expect_own
-from refusal import accepted, compile_c, complain, finish, path
-
-CHILDREN = 100
-KINDS = ("THERE0", "BACK", "CALLED", "CALLER", "PLAIN", "CHILD", "THERE1", "THERE2", "THERE3",
-         "PARENT")  # behind `at_`
+KILLED = 60
+THERE, BACK, CALLED, CALLER = (0, 4), 1, 2, 3  # places of the counts
 SOURCE = r"""
+#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,13 +29,13 @@ one:
   xor %eax, %eax
   jmp 1f
 from_called:
-at_CALLED: incq 16(%rdi)
+at_2: incq 16(%rdi)
   ret
 1:
   cmp %rsi, %rax
   je 2f
   call called_apart
-at_CALLER: incq 24(%rdi)
+at_3: incq 24(%rdi)
 3:
   imul %r9, %r8
   inc %r8
@@ -48,7 +47,7 @@ at_CALLER: incq 24(%rdi)
 2:
   ret
 back:
-at_BACK: incq 8(%rdi)
+at_1: incq 8(%rdi)
   inc %rax
   test $63, %al
   jnz 3b
@@ -58,19 +57,19 @@ at_BACK: incq 8(%rdi)
   .type other, @function
 other:
   .cfi_startproc
-at_PLAIN: incq 32(%rdi)
+at_8: incq 64(%rdi)
   ret
 there0:
-at_THERE0: incq (%rdi)
+at_0: incq 0(%rdi)
   jmp back
 there1:
-at_THERE1: incq 48(%rdi)
+at_4: incq 32(%rdi)
   jmp back
 there2:
-at_THERE2: incq 56(%rdi)
+at_5: incq 40(%rdi)
   jmp back
 there3:
-at_THERE3: incq 64(%rdi)
+at_6: incq 48(%rdi)
   jmp back
 called_apart:
   jmp from_called
@@ -82,54 +81,55 @@ places: .quad there0, there1, there2, there3
 )");
 void one(volatile unsigned long* counts, unsigned long end);
 void other(volatile unsigned long* counts);
+static volatile unsigned long* counts;
+#define COUNT(number) \
+  __asm__ volatile(".globl at_" #number "\nat_" #number ": incq %0" : "+m"(counts[number]) : : "cc")
+KILL_CHILDREN
+static const char* mode_of(int i) {
+  (void)i;
+  return "endless";
+}
 int main(int argc, char** argv) {
-  (void)argv;
-  unsigned long* counts =
-      mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const int file = open(argv[1], O_RDWR);
+  counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (counts == MAP_FAILED || argc != 3) return 2;
   other(counts);
-    if (argc > 1) one(counts, 64000);
-  for (int i = 0; argc == 1 && i < CHILDREN; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      __asm__ volatile("at_CHILD: incq 40(%0)" : : "r"(counts) : "memory", "cc");
-      one(counts, ~0ul);
-    }
-    __asm__ volatile("at_PARENT: incq 72(%0)" : : "r"(counts) : "memory", "cc");
-    usleep(10000 + 13 * i);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
+  if (strcmp(argv[2], "kill") == 0) return kill_children(argv, mode_of), 0;
+  COUNT(7);
+  if (strcmp(argv[2], "endless") == 0) {
+    one(counts, 64000);  // and those 64,000 rounds are translated before the killing begins
+    if (write(1, "", 1) != 1) return 3;
+    one(counts, ~0ul);
   }
-  for (int kind = 0; kind < KINDS; ++kind) printf("%lu\n", counts[kind]);
+  one(counts, 640000);
   return 0;
 }
 """
-ENTERED = ("THERE0", "THERE3", "BACK", "CALLED")  # each a block of its own
 
 
-def check(what, program, *options):
-    file = path("between.tally")
-    done = accepted(["profile", "-o", file, *options, "--", program], what, timeout=120)
-    own = dict(zip(KINDS, map(int, done.stdout.split())))
-    counted = counts_of(dumped("instructions", file, what))
-    expect_own(what, counted, program, own, str)
-    if len(own) != len(KINDS) or min(own[kind] for kind in ENTERED) < 100 * CHILDREN:
-        complain(f"{what}: the children have hardly run: {own}")
-    edges = dumped("edges", file, what)
-    at = addresses(program)
-    for kind in ENTERED:
-        ways = sum(int(row["count"]) for row in edges
-                   if row["to_module"] == program and int(row["to_block"], 16) == at[kind])
-        if not own[kind] <= ways <= own[kind] + CHILDREN:
-            complain(f"{what}: {ways} ways lead to {kind}, which was run {own[kind]} times")
-    accepted(["check", file], f"{what}, check")
-    print(what, own)
+def check(program, mode, *options, renewed=None):
+    run = CountedRun(program, mode, 512, *options)
+    print(f"{run.what}: {run.own[:9]}")
+    rounds = 64000 * (KILLED if mode == "kill" else 1)
+    if run.own[BACK] < rounds or run.own[CALLED] < rounds // 64:
+        complain(f"{run.what}: the program has hardly run")
+    for place in (*THERE, BACK, CALLED):
+        ways = sum(int(row["count"]) for row in run.edges
+                   if int(row["to_block"], 16) == run.at[place])
+        died = KILLED if mode == "kill" else 0
+        if not run.own[place] <= ways <= run.own[place] + died:
+            complain(f"{run.what}: {ways} ways lead to {place}, run {run.own[place]} times")
+    if renewed is not None and (run.fact("procedures_renewed") > 0) != renewed:
+        complain(f"{run.what}: {run.fact('procedures_renewed')} procedures were translated again")
+    accepted(["check", run.file], f"{run.what}, check")
 
 
-program = compile_c("between", SOURCE, "-O1", "-no-pie", f"-DCHILDREN={CHILDREN}",
-                    f"-DKINDS={len(KINDS)}")
-os.environ["TALLY_CACHE"] = path("known")
-for options in ((), ("--no-opt=recall,paired,low32,joins,hashes",), ("--stress-renewal",)):
-    check(f"killed between {' '.join(options)}", program, *options)
-accepted(["profile", "-o", path("once.tally"), "--", program, "once"], "once")
-check("killed between, known", program)
+program = compile_c("between", SOURCE.replace("KILL_CHILDREN", KILL_CHILDREN), "-O1", "-no-pie",
+                    f"-DKILLED={KILLED}")
+for mode in ("kill", "whole"):
+    check(program, mode, "--no-opt=recall,renewal", renewed=False)
+    check(program, mode, "--no-opt=recall,renewal,paired,low32,joins,hashes", renewed=False)
+    check(program, mode, "--no-opt=recall", "--stress-renewal", renewed=True)
+check(program, "whole")  # leaves what it has seen
+check(program, "kill")
 finish()

@@ -89,6 +89,7 @@ class CountedRun:
         self.stdout = accepted(["profile", "-o", self.file, *options, "--", program, shared, mode],
                                self.what, timeout=120, env=env).stdout
         self.own = words_of(shared)
+        self.at = {number_of(name): at for name, at in addresses(program).items()}
         self.rows, self.edges = self.dump("instructions", program), self.dump("edges", program)
         expect_own(self.what, counts_of(self.rows), program, self.own, number_of)
 
