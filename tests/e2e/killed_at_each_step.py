@@ -114,7 +114,8 @@ for name, config in PROGRAMS.items():
         ends = Ends(program, options)
         ends.try_all(every=wanted != "")
         late = "--stress-renewal" in options and name in PAIRED_LATE
-        if (ends.paired > 0) != (late or (name.endswith("_large") and "paired" not in str(options))):
+        large = name.endswith("_large") and "paired" not in str(options)
+        if (ends.paired > 0) != (late or large):
             complain(f"{ends.what}: returns were in pairs in {ends.paired} of the ends")
         if (ends.paired_late > 0) != late:
             complain(f"{ends.what}: {ends.paired_late} procedures came to pairs late")

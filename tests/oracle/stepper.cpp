@@ -12,7 +12,7 @@
 //   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete
 //                             it: the thread died, or a signal's handler did not come back to it
 //   PREFIX.threads.csv        count                   of each thread, in no order
-//   PREFIX.order.csv          module,address          (--order) every instruction, one after the other
+//   PREFIX.order.csv          module,address          with --order: one instruction after the other
 //
 // What counts as executed:
 //   * an instruction that completed.  One that faulted did not.
