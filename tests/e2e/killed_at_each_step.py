@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Wherever in translated code, in its stubs or in the gateway a program is killed, the profile holds
-the instructions that it has executed and no others.  Tiny programs are ended at one instruction of
+"""Wherever in translated code, in its stubs or in the gateway a program is killed, the profile
+holds the instructions that it has executed and no others.  Tiny programs are ended at one instruction of
 the code cache after the other (--stress-end, which steps through it).  What the profile has then is
 what the single-stepper saw natively up to some instruction; and nothing is named as not exact.
 (That it is the right one, tests know whose programs count in memory that outlives them:
@@ -81,7 +81,7 @@ class Ends:
             wrong = [f"{m and os.path.basename(m)}+{a:#x}: {counted.get((m, a), 0)}, natively "
                      f"{expected[m, a]}" for m, a in places
                      if counted.get((m, a), 0) != expected[m, a]]
-            complain(f"{said}: {total} instructions, but not the first ones: {'; '.join(wrong[:4])}")
+            complain(f"{said}: {total} instructions, not the first ones: {'; '.join(wrong[:4])}")
         if not killed and total != len(self.order):
             complain(f"{said}: ended by itself after {total} of {len(self.order)} instructions")
         self.tried[steps] = total
@@ -97,8 +97,8 @@ class Ends:
                 break
         # Waiting for answers takes steps, too, and not always as many.
         print(f"{self.what}: {len(self.tried)} ends, {len(self.order)} instructions, "
-              f"{len(set(self.tried.values()))} of them ended at, in {self.paired} returns in pairs, "
-              f"{self.paired_late} procedures in pairs that were not at first")
+              f"{len(set(self.tried.values()))} of them ended at, in {self.paired} returns in "
+              f"pairs, {self.paired_late} procedures in pairs that were not at first")
         if len(set(self.tried.values())) < ENDS // 5:
             complain(f"{self.what}: hardly any instructions were ended at")
 
