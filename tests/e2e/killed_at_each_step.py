@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Wherever in translated code, in its stubs or in the gateway a program is killed, the profile
-holds the instructions that it has executed and no others.  Tiny programs are ended at one instruction of
-the code cache after the other (--stress-end, which steps through it).  What the profile has then is
-what the single-stepper saw natively up to some instruction; and nothing is named as not exact.
-(That it is the right one, tests know whose programs count in memory that outlives them:
-killed_on_edges.py, killed_between_procedures.py.)
+holds the instructions that it has executed and no others.  Tiny programs are ended at one
+instruction of the code cache after the other (--stress-end, which steps through it).  What the
+profile has then is what the single-stepper saw natively up to some instruction; and nothing is
+named as not exact.  (That it is the right one, tests know whose programs count in memory that
+outlives them: killed_on_edges.py, killed_between_procedures.py.)
 
 Of each program some dozens of ends are tried, evenly spread; all of them with STEPS=all, and only
 those of one program with STEPS=NAME/CONFIGURATION."""
