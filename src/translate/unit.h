@@ -311,8 +311,8 @@ struct Verify {
 Verify emit_verify(isa::Assembler& as, uint64_t original, Compare compare);
 void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 
-// A stub that is the only way from a site (or from anywhere, for returns) to a
-// target: verify, count, go.
+// A stub that is the only way from a site (or from anywhere, for returns) to a target: verify,
+// count, go.
 struct Stub {
   CacheAddr entry;          // compares
   CacheAddr accept;         // behind the comparison; rcx, or what was compared, is reloaded here

@@ -8,7 +8,7 @@ from own_counts import KILL_CHILDREN, CountedRun
 from refusal import accepted, compile_c, complain, finish
 
 KILLED = 60
-THERE, BACK, CALLED, CALLER = (0, 4), 1, 2, 3  # places of the counts
+THERE, BACK, CALLED = (0, 4), 1, 2  # places of the counts
 SOURCE = r"""
 #include <fcntl.h>
 #include <signal.h>
@@ -20,6 +20,11 @@ SOURCE = r"""
 // Computed jumps, which nobody can predict or find the targets of, lead to one of four places, each
 // of which jumps back.
 __asm__(R"(
+  .macro there number
+there\number:
+at_\number: incq 8*\number(%rdi)
+  jmp back
+  .endm
   .text
   .type one, @function
 one:
@@ -59,24 +64,16 @@ other:
   .cfi_startproc
 at_8: incq 64(%rdi)
   ret
-there0:
-at_0: incq 0(%rdi)
-  jmp back
-there1:
-at_4: incq 32(%rdi)
-  jmp back
-there2:
-at_5: incq 40(%rdi)
-  jmp back
-there3:
-at_6: incq 48(%rdi)
-  jmp back
+  there 0
+  there 4
+  there 5
+  there 6
 called_apart:
   jmp from_called
   .cfi_endproc
   .size other, .-other
   .data
-places: .quad there0, there1, there2, there3
+places: .quad there0, there4, there5, there6
   .text
 )");
 void one(volatile unsigned long* counts, unsigned long end);

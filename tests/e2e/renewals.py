@@ -4,13 +4,8 @@ itself, in memory that outlives it, is what the profile says of the instructions
 are open calls, recursion that is left by longjmp, an interpreter that never returns, callbacks from
 the C library, a timer's handler, and at the end a thread.  It runs to its end, and it is killed
 from outside, again and again, while procedures move."""
-import csv
-import io
-import os
-import sqlite3
-import subprocess
-
-from refusal import accepted, compile_c, complain, finish, path
+from own_counts import CountedRun
+from refusal import compile_c, complain, finish
 
 KINDS = ("DEEP", "ODD", "BOTTOM", "JUMPED", "ADD", "SUB", "XOR", "ROTATE", "LESS", "MORE", "AGAIN",
          "COMPARED", "TICKED", "ROUND", "THREAD")
@@ -126,34 +121,14 @@ int main(int argc, char** argv) {
 """
 
 
-def addresses(program):
-    lines = subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout
-    fields = [line.split() for line in lines.splitlines()]
-    return {f[2][3:]: int(f[0], 16) for f in fields if len(f) == 3 and f[2].startswith("at_")}
-
-
 def check(program, mode, *options):
     """Returns how many procedures were translated again."""
-    what = f"{os.path.basename(program)} {mode} {' '.join(options)}"
-    shared, file = path("counts"), path("renewed.tally")
-    with open(shared, "wb") as f:
-        f.write(bytes(4096))
-    command = ["profile", "-o", file, "--no-opt=recall", *options]
-    accepted(command + ["--", program, shared, mode], what, timeout=120)
-    with open(shared, "rb") as f:
-        own = {kind: int.from_bytes(f.read(8), "little") for kind in KINDS}
-    dump = accepted(["dump", "instructions", file, "--format=csv"], f"{what}, dump").stdout
-    counted = {int(row["address"], 16): int(row["count"])
-               for row in csv.DictReader(io.StringIO(dump.decode())) if row["module"] == program}
-    for kind, address in addresses(program).items():
-        if counted.get(address, 0) != own[kind]:
-            complain(f"{what}, {kind}: the profile has {counted.get(address)}, it was {own[kind]}")
+    run = CountedRun(program, mode, 512, "--no-opt=recall", *options, number_of=KINDS.index)
+    own = dict(zip(KINDS, run.own))
     if own["ROUND"] < 20 or own["ADD"] == 0 or (own["JUMPED"] == 0) != (mode == "kill"):
-        complain(f"{what}: the program has hardly run: {own}")
-    with sqlite3.connect(file) as database:
-        facts = database.execute("SELECT value FROM facts WHERE name = 'procedures_renewed'")
-        renewed = sum(int(value) for (value,) in facts)
-    print(f"{what}: {renewed} translated again, {own['ROUND']} rounds, {own['TICKED']} ticks")
+        complain(f"{run.what}: the program has hardly run: {own}")
+    renewed = run.fact("procedures_renewed")
+    print(f"{run.what}: {renewed} translated again, {own['ROUND']} rounds, {own['TICKED']} ticks")
     return renewed
 
 
