@@ -1,4 +1,4 @@
-// Bringing a thread out of the code cache, for letting it go.  See signals.h.
+// Bringing a thread to where it can be let go, or left standing for a while.  See signals.h.
 #include <errno.h>
 #include <sys/syscall.h>
 
@@ -17,7 +17,7 @@ constexpr uint64_t kAllButFaults =
 
 }  // namespace
 
-Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
+Result<Signals::Outside> Signals::bring(pid_t tid, uint32_t slot, Purpose purpose) {
   constexpr int kStepsMax = 100000;
   trap_ignored_ = (process_.dispositions(tid).ignored & bit_of(SIGTRAP)) != 0;
   Outside out;
@@ -33,7 +33,8 @@ Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
     user_regs_struct regs{};
     if (!process_.try_registers(tid, regs)) return finish();  // killed; its end is reported
     if (const auto request = service_.posted_request(slot)) {
-      if (service_.is_to_be_served(slot, *request) && !service_.error()) {
+      if (purpose == Purpose::kLetGo && service_.is_to_be_served(slot, *request) &&
+          !service_.error()) {
         if (!service_.serve_now(slot)) return finish();
         continue;
       }
@@ -50,7 +51,9 @@ Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
     if (const auto point = point_at(regs, slot)) {
       out.original = point->original;
       out.position = point->position;
-      if (point->cancels) service_.cancel_syscall(slot, out.original);
+      if (point->cancels && purpose == Purpose::kLetGo) {
+        service_.cancel_syscall(slot, out.original);
+      }
       out.ready = true;
       return finish();
     }
@@ -76,6 +79,10 @@ Result<Signals::Outside> Signals::bring_out(pid_t tid, uint32_t slot) {
     }
     if (event.kind == Kind::kSignal && event.info.si_code > 0) {
       // The instruction faults, and will do so again natively.
+      if (purpose == Purpose::kRest) {
+        out.other = event;
+        return finish();
+      }
       if (!process_.try_registers(tid, regs)) return finish();
       const auto point = point_of_fault(regs, slot, event.signal);
       if (!point) return make_error("a thread at {:#x} cannot be let go", regs.rip);

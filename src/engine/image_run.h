@@ -86,6 +86,10 @@ class ImageRun {
   // A signal is about to be delivered; resumes the thread, or returns what else happened to it.
   std::optional<tracee::Event> signal_stop(tracee::Event event);
 
+  // All threads are stopped: hot procedures are translated again, if they stand where that can be
+  // done (renewal.h).  Returns an event that happened to one of them instead.
+  Result<std::optional<tracee::Event>> renew_at_rest();
+
   // Another thread is about to end this one, or somebody has: then it goes by itself from the stop
   // where it stands to that at its exit; who resumes it there, thinking of the former, lets it go
   // unseen.  Only a killing from outside is not foreseen.
@@ -96,6 +100,9 @@ class ImageRun {
     return !threads_.empty() && std::all_of(threads_.begin(), threads_.end(), [&](const auto& t) {
       return parked.contains(t.first);
     });
+  }
+  bool has_vfork_child() const {
+    return std::ranges::any_of(threads_, [](const auto& t) { return t.second.own_process; });
   }
   // A process of its own that shares this image's memory until it execs.
   bool is_vfork_child(pid_t tid) const {
@@ -155,6 +162,7 @@ class ImageRun {
   Status go_native(const RemoteCall& call);
   Status remove_region(pid_t tid);
   Status register_rseq(pid_t tid, const tracee::RseqConfig& config, bool on);
+  std::optional<uint32_t> unit_around(uint32_t slot, const Position& position) const;
   struct Leaver;  // a thread that is let go
   Result<std::optional<tracee::Event>> bring_all_out(std::vector<Leaver>& leavers);
   Status check_target();

@@ -14,6 +14,10 @@ namespace {
 
 constexpr auto kFirstLook = std::chrono::milliseconds(20);
 constexpr int kPauseFactor = 2;
+constexpr auto kPauseUnderStress = std::chrono::milliseconds(1);
+// How often, and when, all threads stand still again if one was inside a procedure that is hot.
+constexpr int kRetriesMax = 4;
+constexpr auto kRetryAfter = std::chrono::milliseconds(2);
 // How many returns and jumps may ask where things cannot be moved, until it is given up.
 constexpr int kRefusedMax = 20;
 // Later on, most of what is busy has been translated twice, and less of the run is left to gain by.
@@ -65,13 +69,15 @@ uint64_t branches_of(const Unit& unit, const placement::Solution& solution) {
 void Renewals::begin(bool always) {
   always_ = always;
   pause_ = kFirstLook;
-  next_look_ = Clock::now() + pause_;
+  next_look_ = regular_look_ = Clock::now() + pause_;
 }
 
-std::vector<uint64_t> Renewals::counters() const {
+std::vector<uint64_t> Renewals::counters(uint32_t slots) const {
   std::vector<uint64_t> result(cache_.counters_used(), 0);
-  region_.for_each_counter(0, result.size(),
-                           [&](size_t counter, uint64_t value) { result[counter] = value; });
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    region_.for_each_counter(slot, result.size(),
+                             [&](size_t counter, uint64_t value) { result[counter] += value; });
+  }
   return result;
 }
 
@@ -87,21 +93,28 @@ std::vector<uint32_t> Renewals::worthwhile(const std::vector<uint64_t>& counters
   return result;
 }
 
-void Renewals::look(Clock::time_point now, bool alone) {
-  if (now < next_look_) return;
+bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
+  if (now < next_look_) return false;
   const PhaseTimer timer(phases_, Phase::kRenew);
-  pause_ *= kPauseFactor;
-  next_look_ = now + pause_;
-  if (!alone) {
-    next_look_ = Clock::time_point::max();
-    return;
+  if (now >= regular_look_) {
+    const bool often = always_ && company == Company::kThreads;
+    pause_ = often ? kPauseUnderStress : pause_ * kPauseFactor;
+    regular_look_ = now + pause_;
+    retries_ = 0;
   }
-  if (waiting_) return;
-  const std::vector<uint32_t> hot = worthwhile(counters());
-  if (hot.empty()) return;
+  next_look_ = regular_look_;
+  if (company == Company::kUnknown) {
+    next_look_ = Clock::time_point::max();
+    return false;
+  }
+  if (waiting_) return false;
+  const std::vector<uint32_t> hot = worthwhile(counters(slots));
+  if (hot.empty()) return false;
+  if (company == Company::kThreads) return true;
   waiting_ = true;
   refused_ = 0;
   cache_.hold(hot);
+  return false;
 }
 
 std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,
@@ -232,15 +245,48 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
   if (waiting_) cache_.release();
   waiting_ = false;
   if (!open) return;
-  const std::vector<uint64_t> now = counters();
+  const std::vector<uint64_t> now = counters(1);
   std::vector<uint32_t> units = worthwhile(now);
   if (units.empty()) return;
+  translate_again(std::move(units), {}, *open, now);
+  ledger_.hand_over(0, *open);
+}
+
+void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots) {
+  const PhaseTimer timer(phases_, Phase::kRenew);
+  const std::vector<uint64_t> now = counters(slots);
+  std::vector<uint32_t> units = worthwhile(now);
+  if (units.empty()) return;
+  std::vector<BlockRef> open;
+  std::vector<uint32_t> occupied;
+  for (const Standing& thread : threads) {
+    open.insert(open.end(), thread.open.begin(), thread.open.end());
+    if (thread.inside) occupied.push_back(*thread.inside);
+  }
+  const bool is_left_out = std::ranges::any_of(
+      units, [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
+  translate_again(std::move(units), occupied, open, now);
+  for (const Standing& thread : threads) ledger_.hand_over(thread.slot, thread.open);
+  if (is_left_out) retry();
+}
+
+// Threads are elsewhere soon, most of them.
+void Renewals::retry() {
+  if (++retries_ > kRetriesMax) return;
+  next_look_ = std::min(next_look_, Clock::now() + kRetryAfter);
+}
+
+// `open`: the calls of all threads.
+void Renewals::translate_again(std::vector<uint32_t> units, std::span<const uint32_t> occupied,
+                               const std::vector<BlockRef>& open,
+                               const std::vector<uint64_t>& now) {
   const UnitFlows flows(cache_, ledger_, now);
   if (cache_.may_pair_returns() && asked_for_pairs_ < kTimesToAsk) {
-    units = pair_returns(flows, std::move(units), *open, now);
+    units = pair_returns(flows, std::move(units), open, now);
   }
-  cache_.renew(weighed(solve(flows, units, *open)), now);
-  ledger_.hand_over(0, *open);
+  std::erase_if(units,
+                [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
+  cache_.renew(weighed(solve(flows, units, open)), now);
 }
 
 }  // namespace tally::engine

@@ -25,17 +25,25 @@
 // looked at for that, too (cache/return_targets.h).  If calls and returns had better be paired,
 // they are in all that is translated from then on, and all that is busy is translated again.
 //
+// In a process of several threads nobody asks on behalf of all.  There the conductor makes them
+// stand still, each in front of an instruction of the program or where it waits for an answer, and
+// takes a back-trace of each.  A procedure that one of them is inside of at that moment is left for
+// the next time; of all others the same holds as above.
+//
 // The profile adds up the two (ledger/finish.cpp).  What is exact stays exact: each unit's flow is
 // conserved, and the new unit counts as the old one did, only elsewhere.
 //
-// Not handled: processes with more than one thread (all of them would have to stand still at known
-// places), code that the program may replace, procedures that the ledger takes probes in, runs
-// whose counters are kept in a file, programs that Tally attached to, forked processes.  There, and
-// in a loop of direct branches alone, things stay as they were placed.
+// Not handled: code that the program may replace, procedures that the ledger takes probes in, runs
+// whose counters are kept in a file, programs that Tally attached to, forked processes, a vfork
+// child's time, processes that have had more than 64 threads at once, threads that wait in a system
+// call whose time the kernel would begin anew.  There, and in a loop of direct branches of a single
+// thread, things stay as they were placed.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "cache/code_cache.h"
@@ -59,17 +67,35 @@ class Renewals {
   void begin(bool always);
   // When it wants to look next; never: Clock::time_point::max().
   Clock::time_point next_look() const { return next_look_; }
-  // Looks whether there is something to be gained, if it is time; `alone`: the process has had but
-  // one thread, that of slot 0.
-  void look(Clock::time_point now, bool alone);
+  // More threads at once than this would stand still for too long.
+  static constexpr uint32_t kThreadsMax = 64;
+  // Whose counts there are.
+  enum class Company : uint8_t {
+    kAlone,    // the process has had but one thread, that of slot 0
+    kThreads,  // all of which can be made to stand still
+    kUnknown,  // there may be others, or they cannot
+  };
+  // Looks whether there is something to be gained, if it is time.  `slots`: as many threads have
+  // been there at once.  True if all threads should be made to stand still for it.
+  bool look(Clock::time_point now, Company company, uint32_t slots);
   // True if the next return or jump is waited for.
   bool is_waiting() const { return waiting_ || always_; }
   // The thread of slot 0 is at a return or an indirect jump: `there` are the program's registers
   // where it goes on.
   void at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone);
+  struct Standing {  // a thread that stands still
+    uint32_t slot = 0;
+    std::vector<BlockRef> open;      // its calls
+    std::optional<uint32_t> inside;  // the unit that it has not left
+  };
+  // These are all the threads that there are, and all their visits have been counted.
+  void at_rest(std::span<const Standing> threads, uint32_t slots);
 
  private:
-  std::vector<uint64_t> counters() const;
+  void retry();
+  std::vector<uint64_t> counters(uint32_t slots) const;
+  void translate_again(std::vector<uint32_t> units, std::span<const uint32_t> occupied,
+                       const std::vector<BlockRef>& open, const std::vector<uint64_t>& now);
   std::vector<uint32_t> worthwhile(const std::vector<uint64_t>& counters) const;
   // Solved units; those whose equations do not hold now are left out.
   struct Solved {
@@ -94,10 +120,12 @@ class Renewals {
   Ledger& ledger_;
   PhaseTimes& phases_;
   Clock::time_point next_look_ = Clock::time_point::max();
+  Clock::time_point regular_look_ = Clock::time_point::max();
   Clock::duration pause_{};
   bool waiting_ = false;
   bool always_ = false;
   int refused_ = 0;  // of those that were waited for
+  int retries_ = 0;  // since the last regular look
   int asked_for_pairs_ = 0;
 };
 

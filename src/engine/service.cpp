@@ -134,6 +134,14 @@ std::optional<Request> Service::posted_request(uint32_t slot) const {
   return static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
 }
 
+std::optional<uint32_t> Service::asking_branch(uint32_t slot) const {
+  const std::optional<Request> request = posted_request(slot);
+  const auto argument = load<uint32_t>(slot, tcb::kArgument);
+  if (request == Request::kLink) return cache_.link_block(argument).unit;
+  if (request == Request::kIndirect) return cache_.sites()[argument].unit;
+  return std::nullopt;
+}
+
 void Service::answer(uint32_t slot, Action action) {
   store(slot, tcb::kAction, static_cast<uint32_t>(action));
   uint8_t* word = region_.thread_memory(slot) + tcb::kState;
@@ -218,6 +226,25 @@ void Service::serve(uint32_t slot) {
   cache_.translate_ahead();
   store(slot, tcb::kResume, resume->value());
   answer(slot, Action::kResume);
+}
+
+Renewals::Company Service::company() const {
+  if (is_alone()) return Renewals::Company::kAlone;
+  const bool can_rest = ask_for_rest_ && slots_used_ <= Renewals::kThreadsMax;
+  return can_rest ? Renewals::Company::kThreads : Renewals::Company::kUnknown;
+}
+
+void Service::look_for_renewals(Renewals::Clock::time_point now) {
+  if (!renewals_.look(now, company(), slots_used_)) return;
+  wants_rest_ = true;
+  ask_for_rest_();
+}
+
+void Service::at_rest(std::span<const Renewals::Standing> threads) {
+  for (const Renewals::Standing& thread : threads) {
+    cache_.take_notes(thread.slot, CodeCache::AfterVisits::kGoesOn);
+  }
+  renewals_.at_rest(threads, slots_used_);
 }
 
 // Between two blocks hot procedures can be translated again.

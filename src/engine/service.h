@@ -18,6 +18,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "cache/code_cache.h"
@@ -50,7 +52,13 @@ class Service {
   // Hot procedures are looked for from time to time (renewal.h).
   void begin_renewals(bool always) { renewals_.begin(always); }
   Renewals::Clock::time_point next_look() const { return renewals_.next_look(); }
-  void look_for_renewals(Renewals::Clock::time_point now) { renewals_.look(now, is_alone()); }
+  void look_for_renewals(Renewals::Clock::time_point now);
+  // How all threads can be made to stand still: `ask` is called when they should.
+  void set_rest(std::function<void()> ask) { ask_for_rest_ = std::move(ask); }
+  // True once when that was asked for.
+  bool takes_rest() { return std::exchange(wants_rest_, false); }
+  // They do.
+  void at_rest(std::span<const Renewals::Standing> threads);
   void wake_up();
   const uint32_t* doorbell() const;
 
@@ -116,6 +124,8 @@ class Service {
     if (request != static_cast<uint32_t>(translate::Request::kIndirect)) return std::nullopt;
     return load<uint32_t>(slot, translate::tcb::kArgument);
   }
+  // The unit whose branch the thread asks about, if it waits for the answer to such a request.
+  std::optional<uint32_t> asking_branch(uint32_t slot) const;
   // What the program believes of its PR_SET_DUMPABLE, if it is not true; a forked child believes it
   // as well.
   std::optional<uint64_t> pretended_dumpable() const { return dumpable_; }
@@ -141,6 +151,7 @@ class Service {
   void renew(uint32_t slot, Ledger::Way way);
   // The process has had but one thread, and Tally has been there from its start.
   bool is_alone() const { return slots_used_ == 1 && active_.size() == 1 && !on_failure_; }
+  Renewals::Company company() const;
   Result<CacheAddr> answer_event(uint32_t slot);
   Status before_syscall(uint32_t slot);
   Status before_sigreturn(uint32_t slot);
@@ -193,6 +204,8 @@ class Service {
   std::function<void(uint32_t slot)> before_exec_;
   GeneratedCode generated_;
   Renewals renewals_;
+  std::function<void()> ask_for_rest_;
+  bool wants_rest_ = false;
   // Calls in the target: those made for the request being served, and the one still wanted.
   RemoteCall stopped_thread_call_;
   std::optional<uint32_t> caller_;  // the slot that makes them

@@ -38,6 +38,8 @@ class ServiceThread {
     thread_ = std::thread([this] { run(); });
   }
   void stop();
+  // What a service waits for has changed: when it wants to look next, say.
+  void ring();
 
  private:
   void run();
@@ -47,12 +49,11 @@ class ServiceThread {
   void sleep();
   void look();
   timespec next_look() const;
-  void ring();
 
   std::mutex mutex_;
   std::vector<Service*> services_;
   std::atomic<bool> stopping_{false};
-  std::atomic<uint32_t> bell_{0};      // our own doorbell: rung when `services_` changes
+  std::atomic<uint32_t> bell_{0};      // our own doorbell: rung when what it waits for changes
   std::chrono::microseconds spin_{0};  // how long after the last request
   std::thread thread_;
 };

@@ -8,12 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "engine/bell.h"
 #include "engine/finisher.h"
 #include "engine/image_run.h"
 #include "engine/service_thread.h"
@@ -118,6 +120,11 @@ class Session {
   void fail(Error error);
   void end_process(pid_t pid, ImageRun& image, const Error& error);
   void look_for_failures();
+  void begin_rest();
+  bool can_rest(const ImageRun& image) const;
+  bool comes_to_rest(const Event& event);
+  void go_on_with_rest(bool other_event);
+  void end_rest();
   void begin_letting_go();
   void stop_all();
   bool park(const Event& event);
@@ -141,8 +148,16 @@ class Session {
   bool main_ended_ = false;
   bool letting_go_ = false;  // attached: the end has come, every thread is to be stopped
   std::set<pid_t> parked_;   // ... and these are
+  struct Rest {              // all threads of an image are to stand still (renewal.h)
+    ImageRun* image = nullptr;
+    std::set<pid_t> here;  // that do
+    std::chrono::steady_clock::time_point until;
+  };
+  std::optional<Rest> rest_;
+  std::set<pid_t> interrupted_;  // whose next stop is one that was asked for
   RunResult end_;
   std::optional<Error> error_;
+  Bell bell_;
   Finisher finisher_;
   ServiceThread service_thread_;
 };
@@ -161,7 +176,11 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
   if (options_.label) options_.label(run.facts());
   run.begin_keeping();
   owner_[run.pid()] = &run;
-  if (options_.attach_to) run.service().spare_target(wish_to_end);
+  if (options_.attach_to) {
+    run.service().spare_target(wish_to_end);
+  } else {
+    run.service().set_rest([this] { bell_.ring(); });
+  }
   service_thread_.add(run.service());
   images_.emplace(&run, std::move(image));
   return run;
@@ -184,6 +203,8 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
     std::lock_guard lock(service_thread_.mutex());
     if (*event) handle(**event);
     look_after_held();
+    go_on_with_rest(event->has_value());
+    begin_rest();
   }
   service_thread_.stop();
   end_.failure = error_;
@@ -205,11 +226,7 @@ Status Session::step_to_end() {
 }
 
 Result<std::optional<Event>> Session::next_event() {
-  if (held_.empty()) {
-    if (options_.attach_to) return tracee::wait_for_event_or_signal();
-    TRY_ASSIGN(const Event event, tracee::wait_for_event());
-    return std::optional(event);
-  }
+  if (held_.empty()) return tracee::wait_for_event_or_signal();
   // That a thread need not be held any longer is no event.
   constexpr useconds_t kLookAgain = 200;
   TRY_ASSIGN(const std::optional<Event> event, tracee::poll_event());
@@ -220,7 +237,10 @@ Result<std::optional<Event>> Session::next_event() {
 void Session::handle(const Event& event) {
   held_.erase(event.tid);
   if (event.kind != Kind::kGroupStop) stopped_.erase(event.tid);
+  const bool interrupted = interrupted_.erase(event.tid) != 0;
+  if (interrupted && event.kind == Kind::kThreadReady) tracee::hide_stop(event.tid);
   if (letting_go_ && park(event)) return;
+  if (rest_ && comes_to_rest(event)) return;
   if (event.kind == Kind::kExec) return process_execed(event);
   if (event.kind == Kind::kGone) return thread_gone(event);
   auto it = owner_.find(event.tid);
@@ -284,6 +304,79 @@ void Session::look_after_held() {
       handle(*other);
     }
   }
+}
+
+// ---- all threads of an image stand still -------------------------------------------------------
+
+// For one image at a time; others ask again.
+void Session::begin_rest() {
+  constexpr auto kPatience = std::chrono::milliseconds(20);
+  bool has_rung = false;
+  for (const auto& [image, owned] : images_) {
+    if (!image->service().takes_rest()) continue;
+    has_rung = true;
+    if (rest_ || !can_rest(*image)) continue;
+    rest_ = {image, {}, std::chrono::steady_clock::now() + kPatience};
+    go_on_with_rest(true);
+  }
+  if (!has_rung) return;
+  if (rest_) {
+    bell_.ring_after(kPatience);
+  } else {
+    bell_.silence();
+  }
+}
+
+// Whoever is in the middle of something that must not be disturbed is left alone until another
+// time.
+bool Session::can_rest(const ImageRun& image) const {
+  if (image.has_vfork_child()) return false;
+  return std::ranges::all_of(owner_, [&](const auto& entry) {
+    const auto& [tid, owner] = entry;
+    return owner != &image ||
+           (!held_.contains(tid) && !stopped_.contains(tid) && !tracee::would_wait_anew(tid));
+  });
+}
+
+// True when the event is that a thread stands still as it should.
+bool Session::comes_to_rest(const Event& event) {
+  auto it = owner_.find(event.tid);
+  if (it == owner_.end() || it->second != rest_->image) return false;
+  if (event.kind == Kind::kGroupStop || event.kind == Kind::kExec) end_rest();
+  if (event.kind != Kind::kThreadReady) return false;
+  rest_->here.insert(event.tid);
+  return true;
+}
+
+// Any other stop takes the place of the one that is asked for, so this is asked again after each.
+void Session::go_on_with_rest(bool other_event) {
+  if (!rest_) return;
+  ImageRun& image = *rest_->image;
+  if (image.all_parked(rest_->here)) {
+    auto renewed = image.renew_at_rest();
+    service_thread_.ring();  // it may want to look again soon
+    if (renewed && *renewed) rest_->here.erase((*renewed)->tid);
+    end_rest();
+    if (!renewed) return end_process(image.pid(), image, renewed.error());
+    if (*renewed) handle(**renewed);
+    return;
+  }
+  if (image.has_vfork_child() || std::chrono::steady_clock::now() >= rest_->until) {
+    return end_rest();
+  }
+  if (!other_event) return;
+  for (const auto& [tid, owner] : owner_) {
+    if (owner != &image || rest_->here.contains(tid)) continue;
+    tracee::interrupt(tid);
+    interrupted_.insert(tid);
+  }
+}
+
+void Session::end_rest() {
+  const Rest rest = std::move(*rest_);
+  rest_.reset();
+  bell_.silence();
+  for (const pid_t tid : rest.here) resume(tid, *rest.image);
 }
 
 // ---- job control --------------------------------------------------------------------------------
@@ -641,6 +734,7 @@ void Session::thread_gone(const Event& event) {
   }
   early_.erase(event.tid);
   parked_.erase(event.tid);
+  if (rest_) rest_->here.erase(event.tid);
   auto it = owner_.find(event.tid);
   if (it == owner_.end()) return;
   ImageRun& image = *it->second;
@@ -663,6 +757,7 @@ void Session::caller_gone(ImageRun& image) {
 
 void Session::finish_if_over(ImageRun& image) {
   if (!image.is_over()) return;
+  if (rest_ && rest_->image == &image) end_rest();
   if (auto error = image.service().error()) end_process(image.pid(), image, *error);
   service_thread_.remove(image.service());
   auto it = images_.find(&image);

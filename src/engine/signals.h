@@ -71,9 +71,16 @@ class Signals {
   };
   // Brings a stopped thread to a boundary between two of the program's instructions.  Changes none
   // of its registers there.  Errors: there is none.
-  Result<Outside> bring_out(pid_t tid, uint32_t slot);
+  Result<Outside> bring_out(pid_t tid, uint32_t slot) { return bring(tid, slot, Purpose::kLetGo); }
+  // The same for a thread that goes on from there in the code cache: nothing is answered or taken
+  // back.
+  Result<Outside> bring_to_rest(pid_t tid, uint32_t slot) {
+    return bring(tid, slot, Purpose::kRest);
+  }
 
  private:
+  enum class Purpose : uint8_t { kLetGo, kRest };
+  Result<Outside> bring(pid_t tid, uint32_t slot, Purpose purpose);
   // A place where a thread can be interrupted.
   struct Point {
     user_regs_struct original{};

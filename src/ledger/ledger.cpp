@@ -299,40 +299,54 @@ void Ledger::close_thread_at(const Position& position, const user_regs_struct& r
   } else if (position.kind == Position::Kind::kInBlock) {
     leave_at(position, kind, detail);
   }
-  elf::UnwindRegisters registers = unwind_registers(regs);
-  registers.value[elf::kDwarfRsp] += position.stack_bytes;
-  TargetAddr pc = position.pc;
-  const bool at_return_address = position.pc_is_return_address || position.pc_is_on_stack;
+  const std::optional<Start> start = start_at(position, regs);
+  if (!start) {
+    issue("back-trace", "the stack of a dying thread could not be read");
+    return;
+  }
+  if (position.pc_is_on_stack) {
+    if (const BlockRef call = cache_.call_block_of(start->pc); call.valid()) book_unarrived(call);
+  }
+  const OpenFrames open = open_frames(position, *start, slot);
+  close_frames(open.trace, slot, open.first, kind, detail);
+  interruptions_.forget(slot);
+  keep_interruptions(slot);
+}
+
+// The procedures that wait for a callee of a thread that stands there.
+Ledger::OpenFrames Ledger::open_frames(const Position& position, const Start& start,
+                                       uint32_t slot) const {
+  if (const elf::BackTrace* open = open_after_jump(position, slot)) return {*open, 0};
+  if (const elf::BackTrace* entered = stack_when_entered(position, slot)) return {*entered, 1};
+  elf::BackTrace trace = back_trace(start.registers, slot);
+  if (!start.at_return_address) return {std::move(trace), 1};
+  // Behind a call or return the first frame is a caller whose call is still open.
+  if (!trace.frames.empty()) trace.frames.front().pc = start.pc;
+  return {std::move(trace), 0};
+}
+
+// Nothing if the stack cannot be read.
+std::optional<Ledger::Start> Ledger::start_at(const Position& position,
+                                              const user_regs_struct& regs) const {
+  Start start;
+  start.registers = unwind_registers(regs);
+  start.registers.value[elf::kDwarfRsp] += position.stack_bytes;
+  start.pc = position.pc;
+  start.at_return_address = position.pc_is_return_address || position.pc_is_on_stack;
   if (position.pc_is_on_stack) {
     uint64_t pushed = 0;
-    if (!process_.read_memory(TargetAddr(regs.rsp), &pushed, sizeof pushed)) {
-      issue("back-trace", "the stack of a dying thread could not be read");
-      return;
-    }
-    pc = TargetAddr(pushed);
-    registers.value[elf::kDwarfRsp] += 8;
-    if (const BlockRef call = cache_.call_block_of(pc); call.valid()) {
-      book_unarrived(call);
-    }
+    if (!process_.read_memory(TargetAddr(regs.rsp), &pushed, sizeof pushed)) return std::nullopt;
+    start.pc = TargetAddr(pushed);
+    start.registers.value[elf::kDwarfRsp] += sizeof pushed;
   }
   // The byte in front of a return address belongs to the call, which is open unless its return has
   // happened; behind it another procedure may begin.
-  const bool to_restorer = interruptions_.is_restorer(pc);
+  const bool to_restorer = interruptions_.is_restorer(start.pc);
   const bool has_returned = position.pc_is_return_address && position.stack_bytes == 0;
-  const TargetAddr behind = has_returned ? described_by(pc) : pc - 1;
-  registers.value[elf::kDwarfPc] = (at_return_address && !to_restorer ? behind : pc).value();
-  elf::BackTrace trace = back_trace(registers, slot);
-  if (const elf::BackTrace* open = open_after_switch(position, slot)) {
-    close_frames(elf::BackTrace(*open), slot, 0, kind, detail);
-    interruptions_.forget(slot);
-    return keep_interruptions(slot);
-  }
-  // Behind a call or return the first frame is a caller whose call is still open.
-  if (at_return_address && !trace.frames.empty()) trace.frames.front().pc = pc;
-  const size_t first = at_return_address ? 0 : 1 + frames_left_by_jump(position, slot, trace);
-  close_frames(trace, slot, first, kind, detail);
-  interruptions_.forget(slot);
-  keep_interruptions(slot);
+  const TargetAddr behind = has_returned ? described_by(start.pc) : start.pc - 1;
+  const bool before = start.at_return_address && !to_restorer;
+  start.registers.value[elf::kDwarfPc] = (before ? behind : start.pc).value();
+  return start;
 }
 
 // The jump out of the stack whose last instruction a thread is about to execute.
@@ -344,24 +358,33 @@ const Ledger::Jump* Ledger::jump_under_way(const Position& position, uint32_t sl
   return it->second.unit == ref.unit && position.done + 1 >= count ? &it->second : nullptr;
 }
 
-const elf::BackTrace* Ledger::open_after_switch(const Position& position, uint32_t slot) const {
+const elf::BackTrace* Ledger::open_after_jump(const Position& position, uint32_t slot) const {
   const Jump* jump = jump_under_way(position, slot);
-  return jump != nullptr && jump->open ? &*jump->open : nullptr;
+  return jump != nullptr ? &jump->open : nullptr;
 }
 
-// Frames of the trace that a thread in front of a `longjmp`'s last instruction has left already,
-// the one that it goes to among them: that one goes on elsewhere than behind its open call.
-size_t Ledger::frames_left_by_jump(const Position& position, uint32_t slot,
-                                   const elf::BackTrace& trace) const {
-  const Jump* jump = jump_under_way(position, slot);
-  if (jump == nullptr) return 0;
-  const auto& frames = trace.frames;
-  size_t left = 1;
-  while (left < frames.size() && frames[left].cfa.value() != 0 &&
-         frames[left].cfa.value() <= jump->stack_pointer) {
-    ++left;
+// The stack of a thread inside a procedure that is about to jump out of it, but has not yet said so
+// (`commit`).  Registers of where it goes may be there already, and glibc's call frame information
+// speaks of nothing else; so the snapshot from when the procedure was entered is all there is to go
+// by.  It is of this activation where nothing of the procedure can have called it again since.
+const elf::BackTrace* Ledger::stack_when_entered(const Position& position, uint32_t slot) const {
+  if (position.kind != Position::Kind::kInBlock) return nullptr;
+  const BlockRef ref = position.ref;
+  const auto snapshot = snapshots_.find({slot, ref.unit});
+  if (snapshot == snapshots_.end() || jump_under_way(position, slot) != nullptr) return nullptr;
+  const Unit& unit = cache_.unit(ref.unit);
+  bool is_here = false;  // the jump ends this block
+  bool is_taken = true;  // the snapshot, rather than being about to be
+  for (const translate::Plan::Event& planned : unit.plan.events) {
+    const EventState& event = cache_.event(planned.event);
+    if (event.block != ref.block) continue;
+    is_here |= event.kind == EventKind::kCommit;
+    is_taken &= event.kind != EventKind::kSnapshot || position.done > event.insn;
   }
-  return std::min(left, frames.size());
+  const bool calls = std::ranges::any_of(unit.procedure.blocks, [](const cfg::Block& block) {
+    return block.end == isa::Flow::kCall || block.end == isa::Flow::kIndirectCall;
+  });
+  return is_taken && (is_here || !calls) ? &snapshot->second : nullptr;
 }
 
 // Flow enters a block whose instructions are not executed: it only leaves it.

@@ -114,6 +114,9 @@ class Ledger : public LedgerBooks {
   // nothing where that is not known for sure, or threads are in the middle of something else.
   std::optional<std::vector<BlockRef>> open_calls(uint32_t slot, Way way,
                                                   const elf::UnwindRegisters& there) const;
+  // The same of a thread that stands at `position`, with the program's registers `regs`.
+  std::optional<std::vector<BlockRef>> open_calls_at(const Position& position,
+                                                     const user_regs_struct& regs, uint32_t slot);
   // Of these calls, those of units that another stands for now are the new unit's.
   void hand_over(uint32_t slot, std::span<const BlockRef> calls);
   // A thread goes on behind a system call in another unit than it made the call in.
@@ -188,6 +191,18 @@ class Ledger : public LedgerBooks {
   bool ends_by_itself(BlockRef ref) const;
   bool is_plain(uint32_t slot) const;
   bool may_be_jumping(uint32_t slot, Way way, const elf::UnwindRegisters& there) const;
+  struct Start {  // of a back-trace
+    elf::UnwindRegisters registers;
+    TargetAddr pc;
+    bool at_return_address = false;  // the first frame is a caller whose call is open
+  };
+  struct OpenFrames {
+    elf::BackTrace trace;
+    size_t first = 0;  // those before it are not
+  };
+  OpenFrames open_frames(const Position& position, const Start& start, uint32_t slot) const;
+  std::optional<Start> start_at(const Position& position, const user_regs_struct& regs) const;
+  std::optional<std::vector<BlockRef>> calls_in(const elf::BackTrace& trace, size_t first) const;
   bool is_described(TargetAddr pc) const;
   // Everything that is booked goes through these, in the name of the thread of `booker_`.
   void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);
@@ -228,8 +243,6 @@ class Ledger : public LedgerBooks {
   void inherit_frames(const elf::BackTrace& trace, uint32_t slot, size_t first);
   void enter_inherited(TargetAddr return_address, uint64_t times);
   bool is_inherited(TargetAddr return_address) const;
-  size_t frames_left_by_jump(const Position& position, uint32_t slot,
-                             const elf::BackTrace& trace) const;
   void snapshot_of_attach(uint32_t slot, uint32_t unit_id);
   void inherit_handlers(const elf::BackTrace& trace, uint32_t slot);
   void land_behind_call(TargetAddr destination);
@@ -238,7 +251,7 @@ class Ledger : public LedgerBooks {
     uint32_t unit = 0;
     uint64_t stack_pointer = 0;  // where it goes
     bool by_return = false;
-    std::optional<elf::BackTrace> open;  // to another stack: whose calls are open there
+    elf::BackTrace open;  // whose calls are, where it goes
   };
   struct Landing {  // where a jump goes to
     elf::UnwindRegisters registers;
@@ -247,7 +260,9 @@ class Ledger : public LedgerBooks {
     TargetAddr pc() const { return TargetAddr(registers.value[elf::kDwarfPc]); }
   };
   const Jump* jump_under_way(const Position& position, uint32_t slot) const;
-  const elf::BackTrace* open_after_switch(const Position& position, uint32_t slot) const;
+  const elf::BackTrace* open_after_jump(const Position& position, uint32_t slot) const;
+  elf::BackTrace open_behind(const elf::BackTrace& trace, size_t first, TargetAddr landed);
+  const elf::BackTrace* stack_when_entered(const Position& position, uint32_t slot) const;
   std::optional<uint64_t> bottom_of(uint32_t slot) const;
   elf::BackTrace back_trace_to(std::optional<uint64_t> bottom,
                                const elf::UnwindRegisters& registers, uint32_t slot) const;

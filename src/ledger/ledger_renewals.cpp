@@ -1,13 +1,17 @@
 // Calls that are open when their procedures are translated again.  See ledger.h.
 #include "ledger/ledger.h"
 
+#include <algorithm>
+
 namespace tally::engine {
 
-// Who is inside a handler, or waits on another stack, or has frames from before a fork, is known by
-// the unit that it was in then.
+// Who is inside a handler, or waits on another stack, or has frames from before a fork or those of
+// the thread that made it, is known by the unit that it was in then.
 bool Ledger::is_plain(uint32_t slot) const {
+  const bool shares_frames =
+      std::ranges::any_of(births_, [](const auto& birth) { return birth.second.inherits_frames; });
   return kept_ == nullptr && !stacks_switched_ && left_.empty() && inherited_.empty() &&
-         births_.empty() && attach_traces_.empty() && stack_begins_.empty() &&
+         !shares_frames && attach_traces_.empty() && stack_begins_.empty() &&
          interruptions_.of(slot).empty();
 }
 
@@ -47,8 +51,29 @@ std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
   elf::BackTrace trace = back_trace(registers, slot);
   if (trace.frames.empty() || !is_complete(trace)) return std::nullopt;
   if (way == Way::kReturn) trace.frames.front().pc = TargetAddr(there.value[elf::kDwarfPc]);
+  return calls_in(trace, way == Way::kReturn ? 0 : 1);
+}
+
+std::optional<std::vector<BlockRef>> Ledger::open_calls_at(const Position& position,
+                                                           const user_regs_struct& regs,
+                                                           uint32_t slot) {
+  using Kind = Position::Kind;
+  if (position.kind != Kind::kInBlock && position.kind != Kind::kBetween) return std::nullopt;
+  if (!is_plain(slot) || is_unborn(position, regs, slot)) return std::nullopt;
+  const std::optional<Start> start = start_at(position, regs);
+  if (!start || !is_described(TargetAddr(start->registers.value[elf::kDwarfPc]))) {
+    return std::nullopt;
+  }
+  const OpenFrames open = open_frames(position, *start, slot);
+  if (!is_complete(open.trace)) return std::nullopt;
+  return calls_in(open.trace, open.first);
+}
+
+// Nothing where one of the frames is not a call for sure.
+std::optional<std::vector<BlockRef>> Ledger::calls_in(const elf::BackTrace& trace,
+                                                      size_t first) const {
   std::vector<BlockRef> calls;
-  for (size_t i = way == Way::kReturn ? 0 : 1; i < trace.frames.size(); ++i) {
+  for (size_t i = first; i < trace.frames.size(); ++i) {
     const elf::Frame& frame = trace.frames[i];
     if (frame.signal_frame) return std::nullopt;
     const BlockRef call = cache_.call_block_of(frame.pc);

@@ -122,7 +122,24 @@ void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
   for (size_t i = 1; i < end; ++i) {
     close_frame(trace, slot, i, AbnormalKind::kNonLocalJump, kJumped);
   }
-  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return, std::nullopt};
+  const bool lands = landing.by_return && !returned;
+  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return,
+                  open_behind(trace, end, lands ? landing.pc() : TargetAddr())};
+}
+
+// Whose calls are open when a jump is made that leaves the frames before `first`; `landed` (unless
+// it is 0) is behind the call of somebody who was entered there (land_behind_call).
+elf::BackTrace Ledger::open_behind(const elf::BackTrace& trace, size_t first, TargetAddr landed) {
+  elf::BackTrace open = trace;
+  const size_t left = std::min(first, open.frames.size());
+  open.frames.erase(open.frames.begin(), open.frames.begin() + static_cast<ptrdiff_t>(left));
+  const BlockRef call = landed.value() == 0 ? BlockRef{} : cache_.call_block_of(landed);
+  if (call.valid() && !ends_by_itself(call)) {
+    elf::Frame frame;
+    frame.pc = landed;
+    open.frames.insert(open.frames.begin(), frame);
+  }
+  return open;
 }
 
 // Whether control stays within the innermost frame of `trace`: code without call frame information
@@ -248,10 +265,6 @@ void Ledger::go_on(uint32_t slot, uint32_t unit, LeftStacks::Found found, const 
   if (stack.bottom) stack_begins_[slot] = *stack.bottom;
   for (auto& [of, snapshot] : stack.snapshots) snapshots_[{slot, of}] = std::move(snapshot);
   if (found.frame == 0) snapshots_[{slot, stack.unit}] = trace;
-  elf::BackTrace waiting = trace;
-  waiting.frames.erase(
-      waiting.frames.begin(),
-      waiting.frames.begin() + static_cast<ptrdiff_t>(std::min(open, trace.frames.size())));
   const std::optional<uint32_t> left_by = stack.slots.front();
   if (stack.inherited) {
     inherit_frames(trace, slot, open);
@@ -263,8 +276,10 @@ void Ledger::go_on(uint32_t slot, uint32_t unit, LeftStacks::Found found, const 
     booker_ = slot;
     if (left_by != slot) move_frames(trace, open, left_by, slot);
   }
-  if (landing.by_return && !returned) land_behind_call(landing.pc());
-  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return, std::move(waiting)};
+  const bool lands = landing.by_return && !returned;
+  if (lands) land_behind_call(landing.pc());
+  jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return,
+                  open_behind(trace, open, lands ? landing.pc() : TargetAddr())};
 }
 
 // Nobody has been on this stack.  Callers that are found there all the same were called before

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -12,8 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 
 #include "tracee/proc_files.h"
@@ -348,6 +351,29 @@ void hide_stop(pid_t tid) {
   if (static_cast<int64_t>(regs.orig_rax) < 0 || static_cast<int64_t>(regs.rax) != -EINTR) return;
   regs.rax = static_cast<uint64_t>(-kErestartNoHand);
   ptrace(PTRACE_SETREGS, tid, nullptr, &regs);
+}
+
+bool would_wait_anew(pid_t tid) {
+  std::ifstream file(fmt::format("/proc/{}/syscall", tid));
+  long number = -1;
+  std::array<uint64_t, 6> arguments{};
+  if (!(file >> std::dec >> number)) return false;  // it runs
+  file >> std::hex;
+  for (uint64_t& argument : arguments) file >> argument;
+  switch (number) {
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+      return static_cast<int32_t>(arguments[3]) > 0;  // milliseconds
+    case SYS_epoll_pwait2:
+    case SYS_semtimedop:
+      return arguments[3] != 0;
+    case SYS_rt_sigtimedwait:
+      return arguments[2] != 0;
+    case SYS_io_getevents:
+      return arguments[4] != 0;
+    default:
+      return false;
+  }
 }
 
 bool watch_system_calls(pid_t tid) {

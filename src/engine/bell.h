@@ -1,0 +1,38 @@
+// Wakes the conductor, which sleeps in waitpid.
+//
+// Problem.  No thread can wake another from waitpid but by a signal, and a signal that comes just
+// before it falls asleep would be missed.
+//
+// Idea.  A timer that goes on sending a signal to the conductor's thread until it has been heard.
+// (wish.h does the same for the end of an attached session.)
+#pragma once
+
+#include <signal.h>
+#include <time.h>
+
+#include <atomic>
+#include <chrono>
+
+namespace tally::engine {
+
+// Made by the conductor's thread; one at a time.  Without timers of the kernel nothing ever rings.
+class Bell {
+ public:
+  Bell();
+  ~Bell();
+  Bell(const Bell&) = delete;
+  Bell& operator=(const Bell&) = delete;
+
+  // From any thread.
+  void ring() { ring_after(std::chrono::nanoseconds(1)); }
+  void ring_after(std::chrono::nanoseconds delay);
+  // By the conductor: it has heard, or need not hear any more.
+  void silence();
+
+ private:
+  std::atomic<bool> works_{false};
+  timer_t timer_{};
+  struct sigaction former_ {};
+};
+
+}  // namespace tally::engine
