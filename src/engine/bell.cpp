@@ -7,25 +7,24 @@
 namespace tally::engine {
 namespace {
 
-constexpr long kReminderNanoseconds = 5'000'000;
+constexpr long kReminderNanoseconds = 500'000;
 
 int bell_signal() {
   return SIGRTMAX - 1;  // nobody else's
 }
 
-void set_timer(timer_t timer, std::chrono::nanoseconds first, long again_nanoseconds) {
+void set_timer(timer_t timer, long first_nanoseconds, long again_nanoseconds) {
   itimerspec times{};
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(first);
-  times.it_value = {seconds.count(), (first - seconds).count()};
+  times.it_value.tv_nsec = first_nanoseconds;
   times.it_interval.tv_nsec = again_nanoseconds;
   timer_settime(timer, 0, &times, nullptr);
 }
 
-void set_blocked(bool blocked) {
+void unblock() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, bell_signal());
-  pthread_sigmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &set, nullptr);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 }  // namespace
@@ -34,7 +33,7 @@ Bell::Bell() {
   struct sigaction action {};
   action.sa_handler = [](int) {};
   sigaction(bell_signal(), &action, &former_);
-  set_blocked(false);
+  unblock();
   sigevent event{};
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = bell_signal();
@@ -47,12 +46,12 @@ Bell::~Bell() {
   sigaction(bell_signal(), &former_, nullptr);
 }
 
-void Bell::ring_after(std::chrono::nanoseconds delay) {
-  if (works_) set_timer(timer_, delay, kReminderNanoseconds);
+void Bell::ring() {
+  if (works_ && !rings_.exchange(true)) set_timer(timer_, 1, kReminderNanoseconds);
 }
 
 void Bell::silence() {
-  if (works_) set_timer(timer_, std::chrono::nanoseconds(0), 0);
+  if (works_ && rings_.exchange(false)) set_timer(timer_, 0, 0);
 }
 
 }  // namespace tally::engine

@@ -11,11 +11,10 @@
 #include <time.h>
 
 #include <atomic>
-#include <chrono>
 
 namespace tally::engine {
 
-// Made by the conductor's thread; one at a time.  Without timers of the kernel nothing ever rings.
+// Made by the conductor's thread; one at a time.
 class Bell {
  public:
   Bell();
@@ -23,14 +22,16 @@ class Bell {
   Bell(const Bell&) = delete;
   Bell& operator=(const Bell&) = delete;
 
+  // False where the kernel gives us no timer: then nothing ever rings.
+  bool works() const { return works_; }
   // From any thread.
-  void ring() { ring_after(std::chrono::nanoseconds(1)); }
-  void ring_after(std::chrono::nanoseconds delay);
+  void ring();
   // By the conductor: it has heard, or need not hear any more.
   void silence();
 
  private:
   std::atomic<bool> works_{false};
+  std::atomic<bool> rings_{false};
   timer_t timer_{};
   struct sigaction former_ {};
 };

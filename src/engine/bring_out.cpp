@@ -73,16 +73,14 @@ Result<Signals::Outside> Signals::bring(pid_t tid, uint32_t slot, Purpose purpos
       mask = process_.signal_mask(tid);
       process_.set_signal_mask(tid, kAllButFaults);
     }
-    if (tracee::Process::is_step_end(event) || event.kind == Kind::kThreadReady ||
-        event.kind == Kind::kGroupStop) {
-      continue;
+    if (tracee::Process::is_step_end(event) || event.kind == Kind::kThreadReady) continue;
+    if (purpose == Purpose::kRest) {  // whatever it is, it comes first
+      out.other = event;
+      return finish();
     }
+    if (event.kind == Kind::kGroupStop) continue;
     if (event.kind == Kind::kSignal && event.info.si_code > 0) {
       // The instruction faults, and will do so again natively.
-      if (purpose == Purpose::kRest) {
-        out.other = event;
-        return finish();
-      }
       if (!process_.try_registers(tid, regs)) return finish();
       const auto point = point_of_fault(regs, slot, event.signal);
       if (!point) return make_error("a thread at {:#x} cannot be let go", regs.rip);

@@ -4,30 +4,39 @@
 namespace tally::engine {
 
 using tracee::Event;
-using translate::Request;
 
-// The unit that a thread will still execute something of, or is about to leave by a way of which
-// the unit's equations know nothing yet.
-std::optional<uint32_t> ImageRun::unit_around(uint32_t slot, const Position& position) const {
-  if (position.kind == Position::Kind::kInBlock) return position.ref.unit;
-  if (const std::optional<uint32_t> branch = service_.asking_branch(slot)) return branch;
-  return std::nullopt;
+ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
+  Rest rest;
+  for (const auto& [tid, thread] : threads_) {
+    // One without a slot has executed its last instruction.
+    if (!thread.slot || stopped.contains(tid) || service_.is_held_back(*thread.slot)) continue;
+    rest.is_complete = false;
+    if (tracee::waits_unharmed(tid)) rest.to_stop.push_back(tid);
+  }
+  return rest;
 }
 
 Result<std::optional<Event>> ImageRun::renew_at_rest() {
   const PhaseTimer timer(phases_, Phase::kStop);
   std::vector<Renewals::Standing> standing;
   for (const auto& [tid, thread] : threads_) {
-    if (!thread.slot || thread.own_process) return std::optional<Event>();
+    if (!thread.slot) continue;
     const uint32_t slot = *thread.slot;
     // What is open on its stack is on the ledger already.
     if (service_.is_closed_ahead(slot) || service_.has_left(slot)) return std::optional<Event>();
-    TRY_ASSIGN(const Signals::Outside at, signals_.bring_to_rest(tid, slot));
-    if (at.other) return at.other;
-    if (!at.ready) return std::optional<Event>();
-    auto open = ledger_.open_calls_at(at.position, at.original, slot);
+    std::optional<std::vector<BlockRef>> open;
+    std::optional<uint32_t> inside;
+    if (service_.is_held_back(slot)) {
+      open = service_.open_calls_of_held(slot);
+    } else {
+      TRY_ASSIGN(const Signals::Outside at, signals_.bring_to_rest(tid, slot));
+      if (at.other) return at.other;
+      if (!at.ready) return std::optional<Event>();
+      open = ledger_.open_calls_at(at.position, at.original, slot);
+      if (at.position.kind == Position::Kind::kInBlock) inside = at.position.ref.unit;
+    }
     if (!open) return std::optional<Event>();
-    standing.push_back({slot, std::move(*open), unit_around(slot, at.position)});
+    standing.push_back({slot, std::move(*open), inside});
   }
   service_.at_rest(standing);
   return std::optional<Event>();

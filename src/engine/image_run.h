@@ -86,8 +86,15 @@ class ImageRun {
   // A signal is about to be delivered; resumes the thread, or returns what else happened to it.
   std::optional<tracee::Event> signal_stop(tracee::Event event);
 
-  // All threads are stopped: hot procedures are translated again, if they stand where that can be
-  // done (renewal.h).  Returns an event that happened to one of them instead.
+  // Whether all threads stand still, those that are `stopped` and those that are held back; and who
+  // may be stopped now.
+  struct Rest {
+    bool is_complete = true;
+    std::vector<pid_t> to_stop;
+  };
+  Rest look_at_rest(const std::set<pid_t>& stopped) const;
+  // They do: hot procedures are translated again, if they stand where that can be done (renewal.h).
+  // Returns an event that happened to one of them instead.
   Result<std::optional<tracee::Event>> renew_at_rest();
 
   // Another thread is about to end this one, or somebody has: then it goes by itself from the stop
@@ -162,7 +169,6 @@ class ImageRun {
   Status go_native(const RemoteCall& call);
   Status remove_region(pid_t tid);
   Status register_rseq(pid_t tid, const tracee::RseqConfig& config, bool on);
-  std::optional<uint32_t> unit_around(uint32_t slot, const Position& position) const;
   struct Leaver;  // a thread that is let go
   Result<std::optional<tracee::Event>> bring_all_out(std::vector<Leaver>& leavers);
   Status check_target();

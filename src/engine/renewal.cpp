@@ -110,11 +110,18 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   if (waiting_) return false;
   const std::vector<uint32_t> hot = worthwhile(counters(slots));
   if (hot.empty()) return false;
-  if (company == Company::kThreads) return true;
   waiting_ = true;
   refused_ = 0;
   cache_.hold(hot);
-  return false;
+  resting_ = company == Company::kThreads;
+  return resting_;
+}
+
+void Renewals::end_rest() {
+  if (!resting_) return;
+  resting_ = false;
+  if (waiting_) cache_.release();
+  waiting_ = false;
 }
 
 std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,
@@ -238,6 +245,7 @@ std::vector<uint32_t> Renewals::pair_returns(const UnitFlows& flows, std::vector
 }
 
 void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bool alone) {
+  if (resting_) return;  // one that could not be held back
   const PhaseTimer timer(phases_, Phase::kRenew);
   std::optional<std::vector<BlockRef>> open;
   if (alone) open = ledger_.open_calls(0, way, there);
@@ -254,6 +262,7 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
 
 void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots) {
   const PhaseTimer timer(phases_, Phase::kRenew);
+  end_rest();
   const std::vector<uint64_t> now = counters(slots);
   std::vector<uint32_t> units = worthwhile(now);
   if (units.empty()) return;

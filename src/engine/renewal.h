@@ -25,19 +25,20 @@
 // looked at for that, too (cache/return_targets.h).  If calls and returns had better be paired,
 // they are in all that is translated from then on, and all that is busy is translated again.
 //
-// In a process of several threads nobody asks on behalf of all.  There the conductor makes them
-// stand still, each in front of an instruction of the program or where it waits for an answer, and
-// takes a back-trace of each.  A procedure that one of them is inside of at that moment is left for
-// the next time; of all others the same holds as above.
+// In a process of several threads, those that run are made to ask in the same way, and get no
+// answer until all do.  The others wait in system calls; the conductor stops them there.  Then all
+// stand still, and the same holds of all their calls.  (Nobody who runs is stopped: it might be
+// inside of the kernel, in the middle of a write that would be cut short.)  A procedure that makes
+// such a system call itself is left for another time.
 //
 // The profile adds up the two (ledger/finish.cpp).  What is exact stays exact: each unit's flow is
 // conserved, and the new unit counts as the old one did, only elsewhere.
 //
 // Not handled: code that the program may replace, procedures that the ledger takes probes in, runs
 // whose counters are kept in a file, programs that Tally attached to, forked processes, a vfork
-// child's time, processes that have had more than 64 threads at once, threads that wait in a system
-// call whose time the kernel would begin anew.  There, and in a loop of direct branches of a single
-// thread, things stay as they were placed.
+// child's time, processes that have had more than 64 threads at once, and threads that neither come
+// to a return soon nor wait where they can be stopped unseen.  There, and in a loop of direct
+// branches, things stay as they were placed.
 #pragma once
 
 #include <chrono>
@@ -88,6 +89,9 @@ class Renewals {
     std::vector<BlockRef> open;      // its calls
     std::optional<uint32_t> inside;  // the unit that it has not left
   };
+  // All that run are to ask at their next return or jump, and are held back there.
+  bool is_resting() const { return resting_; }
+  void end_rest();
   // These are all the threads that there are, and all their visits have been counted.
   void at_rest(std::span<const Standing> threads, uint32_t slots);
 
@@ -124,6 +128,7 @@ class Renewals {
   Clock::duration pause_{};
   bool waiting_ = false;
   bool always_ = false;
+  bool resting_ = false;
   int refused_ = 0;  // of those that were waited for
   int retries_ = 0;  // since the last regular look
   int asked_for_pairs_ = 0;

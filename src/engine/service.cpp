@@ -105,6 +105,7 @@ bool Service::serve_all() {
   bool any = false;
   for (size_t i = 0; i < active_.size(); ++i) {
     const uint32_t slot = active_[i];
+    if (is_held_back(slot)) continue;
     const uint32_t state = atomic_u32(region_.thread_memory(slot) + tcb::kState).load();
     if (state == static_cast<uint32_t>(MailboxState::kPosted) ||
         state == static_cast<uint32_t>(MailboxState::kAsleep)) {
@@ -132,14 +133,6 @@ std::optional<Request> Service::posted_request(uint32_t slot) const {
     return std::nullopt;
   }
   return static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
-}
-
-std::optional<uint32_t> Service::asking_branch(uint32_t slot) const {
-  const std::optional<Request> request = posted_request(slot);
-  const auto argument = load<uint32_t>(slot, tcb::kArgument);
-  if (request == Request::kLink) return cache_.link_block(argument).unit;
-  if (request == Request::kIndirect) return cache_.sites()[argument].unit;
-  return std::nullopt;
 }
 
 void Service::answer(uint32_t slot, Action action) {
@@ -238,6 +231,19 @@ void Service::look_for_renewals(Renewals::Clock::time_point now) {
   if (!renewals_.look(now, company(), slots_used_)) return;
   wants_rest_ = true;
   ask_for_rest_();
+}
+
+bool Service::is_held_back(uint32_t slot) const {
+  if (!renewals_.is_resting() || caller_) return false;
+  const std::optional<Request> request = posted_request(slot);
+  return request == Request::kReturn ||
+         (request == Request::kIndirect && cache_.is_jump(load<uint32_t>(slot, tcb::kArgument)));
+}
+
+std::optional<std::vector<BlockRef>> Service::open_calls_of_held(uint32_t slot) const {
+  const bool returns = posted_request(slot) == Request::kReturn;
+  return ledger_.open_calls(slot, returns ? Ledger::Way::kReturn : Ledger::Way::kJump,
+                            registers_of(slot, TargetAddr(load<uint64_t>(slot, tcb::kTarget))));
 }
 
 void Service::at_rest(std::span<const Renewals::Standing> threads) {

@@ -57,8 +57,14 @@ class Service {
   void set_rest(std::function<void()> ask) { ask_for_rest_ = std::move(ask); }
   // True once when that was asked for.
   bool takes_rest() { return std::exchange(wants_rest_, false); }
-  // They do.
+  // The thread has asked where all are to stand still, and waits.
+  bool is_held_back(uint32_t slot) const;
+  // The calls that are open of one that is; nothing where that is not known for sure.
+  std::optional<std::vector<BlockRef>> open_calls_of_held(uint32_t slot) const;
+  // All do, these.
   void at_rest(std::span<const Renewals::Standing> threads);
+  // Whoever is held back is answered.
+  void end_rest() { renewals_.end_rest(); }
   void wake_up();
   const uint32_t* doorbell() const;
 
@@ -124,8 +130,6 @@ class Service {
     if (request != static_cast<uint32_t>(translate::Request::kIndirect)) return std::nullopt;
     return load<uint32_t>(slot, translate::tcb::kArgument);
   }
-  // The unit whose branch the thread asks about, if it waits for the answer to such a request.
-  std::optional<uint32_t> asking_branch(uint32_t slot) const;
   // What the program believes of its PR_SET_DUMPABLE, if it is not true; a forked child believes it
   // as well.
   std::optional<uint64_t> pretended_dumpable() const { return dumpable_; }

@@ -123,7 +123,7 @@ class Session {
   void begin_rest();
   bool can_rest(const ImageRun& image) const;
   bool comes_to_rest(const Event& event);
-  void go_on_with_rest(bool other_event);
+  void go_on_with_rest();
   void end_rest();
   void begin_letting_go();
   void stop_all();
@@ -150,7 +150,8 @@ class Session {
   std::set<pid_t> parked_;   // ... and these are
   struct Rest {              // all threads of an image are to stand still (renewal.h)
     ImageRun* image = nullptr;
-    std::set<pid_t> here;  // that do
+    std::set<pid_t> here;   // stopped in a system call
+    std::set<pid_t> asked;  // to be
     std::chrono::steady_clock::time_point until;
   };
   std::optional<Rest> rest_;
@@ -178,7 +179,7 @@ ImageRun& Session::begin_image(std::unique_ptr<ImageRun> image, const char* begu
   owner_[run.pid()] = &run;
   if (options_.attach_to) {
     run.service().spare_target(wish_to_end);
-  } else {
+  } else if (bell_.works()) {
     run.service().set_rest([this] { bell_.ring(); });
   }
   service_thread_.add(run.service());
@@ -203,7 +204,7 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
     std::lock_guard lock(service_thread_.mutex());
     if (*event) handle(**event);
     look_after_held();
-    go_on_with_rest(event->has_value());
+    go_on_with_rest();
     begin_rest();
   }
   service_thread_.stop();
@@ -310,31 +311,26 @@ void Session::look_after_held() {
 
 // For one image at a time; others ask again.
 void Session::begin_rest() {
-  constexpr auto kPatience = std::chrono::milliseconds(20);
-  bool has_rung = false;
+  constexpr auto kPatience = std::chrono::milliseconds(8);
   for (const auto& [image, owned] : images_) {
     if (!image->service().takes_rest()) continue;
-    has_rung = true;
-    if (rest_ || !can_rest(*image)) continue;
-    rest_ = {image, {}, std::chrono::steady_clock::now() + kPatience};
-    go_on_with_rest(true);
+    if (rest_ || !can_rest(*image)) {
+      image->service().end_rest();
+      service_thread_.ring();
+      continue;
+    }
+    rest_ = Rest{image, {}, {}, std::chrono::steady_clock::now() + kPatience};
+    go_on_with_rest();
   }
-  if (!has_rung) return;
-  if (rest_) {
-    bell_.ring_after(kPatience);
-  } else {
-    bell_.silence();
-  }
+  if (!rest_) bell_.silence();
 }
 
 // Whoever is in the middle of something that must not be disturbed is left alone until another
 // time.
 bool Session::can_rest(const ImageRun& image) const {
-  if (image.has_vfork_child()) return false;
-  return std::ranges::all_of(owner_, [&](const auto& entry) {
+  return !image.has_vfork_child() && std::ranges::none_of(owner_, [&](const auto& entry) {
     const auto& [tid, owner] = entry;
-    return owner != &image ||
-           (!held_.contains(tid) && !stopped_.contains(tid) && !tracee::would_wait_anew(tid));
+    return owner == &image && (held_.contains(tid) || stopped_.contains(tid));
   });
 }
 
@@ -342,31 +338,33 @@ bool Session::can_rest(const ImageRun& image) const {
 bool Session::comes_to_rest(const Event& event) {
   auto it = owner_.find(event.tid);
   if (it == owner_.end() || it->second != rest_->image) return false;
+  const bool asked = rest_->asked.erase(event.tid) != 0;
+  if (event.kind == Kind::kThreadReady) {
+    if (asked) rest_->here.insert(event.tid);
+    return asked;
+  }
+  rest_->here.erase(event.tid);
   if (event.kind == Kind::kGroupStop || event.kind == Kind::kExec) end_rest();
-  if (event.kind != Kind::kThreadReady) return false;
-  rest_->here.insert(event.tid);
-  return true;
+  return false;
 }
 
-// Any other stop takes the place of the one that is asked for, so this is asked again after each.
-void Session::go_on_with_rest(bool other_event) {
+// The bell rings as long as it takes: that a thread asks, or waits, is no event.
+void Session::go_on_with_rest() {
   if (!rest_) return;
   ImageRun& image = *rest_->image;
-  if (image.all_parked(rest_->here)) {
+  const bool too_long = std::chrono::steady_clock::now() >= rest_->until;
+  if (image.has_vfork_child() || too_long) return end_rest();
+  const ImageRun::Rest now = image.look_at_rest(rest_->here);
+  if (now.is_complete) {
     auto renewed = image.renew_at_rest();
-    service_thread_.ring();  // it may want to look again soon
     if (renewed && *renewed) rest_->here.erase((*renewed)->tid);
     end_rest();
     if (!renewed) return end_process(image.pid(), image, renewed.error());
     if (*renewed) handle(**renewed);
     return;
   }
-  if (image.has_vfork_child() || std::chrono::steady_clock::now() >= rest_->until) {
-    return end_rest();
-  }
-  if (!other_event) return;
-  for (const auto& [tid, owner] : owner_) {
-    if (owner != &image || rest_->here.contains(tid)) continue;
+  for (const pid_t tid : now.to_stop) {
+    if (!rest_->asked.insert(tid).second) continue;
     tracee::interrupt(tid);
     interrupted_.insert(tid);
   }
@@ -376,6 +374,8 @@ void Session::end_rest() {
   const Rest rest = std::move(*rest_);
   rest_.reset();
   bell_.silence();
+  rest.image->service().end_rest();
+  service_thread_.ring();  // who was held back is answered, and it may want to look again soon
   for (const pid_t tid : rest.here) resume(tid, *rest.image);
 }
 

@@ -355,7 +355,17 @@ const Ledger::Jump* Ledger::jump_under_way(const Position& position, uint32_t sl
   if (it == jumps_.end() || position.kind != Position::Kind::kInBlock) return nullptr;
   const BlockRef ref = position.ref;
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
-  return it->second.unit == ref.unit && position.done + 1 >= count ? &it->second : nullptr;
+  const bool at_end = it->second.unit == ref.unit && position.done + 1 >= count;
+  return at_end && ends_in_jump(ref) ? &it->second : nullptr;
+}
+
+// A jump that is committed to.
+bool Ledger::ends_in_jump(BlockRef ref) const {
+  const auto& planned = cache_.unit(ref.unit).plan.events;
+  return std::ranges::any_of(planned, [&](const translate::Plan::Event& one) {
+    const EventState& event = cache_.event(one.event);
+    return event.block == ref.block && event.kind == EventKind::kCommit;
+  });
 }
 
 const elf::BackTrace* Ledger::open_after_jump(const Position& position, uint32_t slot) const {
@@ -373,18 +383,19 @@ const elf::BackTrace* Ledger::stack_when_entered(const Position& position, uint3
   const auto snapshot = snapshots_.find({slot, ref.unit});
   if (snapshot == snapshots_.end() || jump_under_way(position, slot) != nullptr) return nullptr;
   const Unit& unit = cache_.unit(ref.unit);
-  bool is_here = false;  // the jump ends this block
-  bool is_taken = true;  // the snapshot, rather than being about to be
+  bool is_of_entry = false;
+  bool is_taken = true;  // rather than being about to be
   for (const translate::Plan::Event& planned : unit.plan.events) {
     const EventState& event = cache_.event(planned.event);
-    if (event.block != ref.block) continue;
-    is_here |= event.kind == EventKind::kCommit;
-    is_taken &= event.kind != EventKind::kSnapshot || position.done > event.insn;
+    if (event.kind != EventKind::kSnapshot) continue;
+    is_of_entry |= event.block == unit.procedure.entry_block;
+    is_taken &= event.block != ref.block || position.done > event.insn;
   }
   const bool calls = std::ranges::any_of(unit.procedure.blocks, [](const cfg::Block& block) {
     return block.end == isa::Flow::kCall || block.end == isa::Flow::kIndirectCall;
   });
-  return is_taken && (is_here || !calls) ? &snapshot->second : nullptr;
+  const bool is_known = ends_in_jump(ref) || (is_of_entry && !calls);
+  return is_taken && is_known ? &snapshot->second : nullptr;
 }
 
 // Flow enters a block whose instructions are not executed: it only leaves it.

@@ -262,6 +262,7 @@ class Ledger : public LedgerBooks {
   const Jump* jump_under_way(const Position& position, uint32_t slot) const;
   const elf::BackTrace* open_after_jump(const Position& position, uint32_t slot) const;
   elf::BackTrace open_behind(const elf::BackTrace& trace, size_t first, TargetAddr landed);
+  bool ends_in_jump(BlockRef ref) const;
   const elf::BackTrace* stack_when_entered(const Position& position, uint32_t slot) const;
   std::optional<uint64_t> bottom_of(uint32_t slot) const;
   elf::BackTrace back_trace_to(std::optional<uint64_t> bottom,

@@ -131,7 +131,9 @@ void Ledger::jump_within(uint32_t slot, uint32_t unit, const elf::BackTrace& tra
 // it is 0) is behind the call of somebody who was entered there (land_behind_call).
 elf::BackTrace Ledger::open_behind(const elf::BackTrace& trace, size_t first, TargetAddr landed) {
   elf::BackTrace open = trace;
-  const size_t left = std::min(first, open.frames.size());
+  if (is_complete(trace)) open.end = elf::TraceEnd::kOutermost;
+  size_t left = std::min(first, open.frames.size());
+  if (left > 0 && open.frames[left - 1].signal_frame) --left;  // says what the next one is
   open.frames.erase(open.frames.begin(), open.frames.begin() + static_cast<ptrdiff_t>(left));
   const BlockRef call = landed.value() == 0 ? BlockRef{} : cache_.call_block_of(landed);
   if (call.valid() && !ends_by_itself(call)) {

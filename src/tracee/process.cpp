@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <string>
 #include <utility>
 
 #include "tracee/proc_files.h"
@@ -353,24 +356,45 @@ void hide_stop(pid_t tid) {
   ptrace(PTRACE_SETREGS, tid, nullptr, &regs);
 }
 
-bool would_wait_anew(pid_t tid) {
+bool waits_unharmed(pid_t tid) {
   std::ifstream file(fmt::format("/proc/{}/syscall", tid));
   long number = -1;
   std::array<uint64_t, 6> arguments{};
   if (!(file >> std::dec >> number)) return false;  // it runs
   file >> std::hex;
-  for (uint64_t& argument : arguments) file >> argument;
+  for (std::string word; uint64_t & argument : arguments) {
+    file >> word;
+    argument = std::strtoull(word.c_str(), nullptr, 16);
+  }
   switch (number) {
+    case SYS_futex:
+      return (arguments[1] & FUTEX_CMD_MASK) == FUTEX_WAIT ||
+             (arguments[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_poll:
+    case SYS_ppoll:
+    case SYS_select:
+    case SYS_pselect6:
+    case SYS_read:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_wait4:
+    case SYS_waitid:
+    case SYS_pause:
+    case SYS_rt_sigsuspend:
+      return true;
     case SYS_epoll_wait:
     case SYS_epoll_pwait:
-      return static_cast<int32_t>(arguments[3]) > 0;  // milliseconds
+      return static_cast<int32_t>(arguments[3]) < 0;  // for ever
     case SYS_epoll_pwait2:
-    case SYS_semtimedop:
-      return arguments[3] != 0;
+      return arguments[3] == 0;
     case SYS_rt_sigtimedwait:
-      return arguments[2] != 0;
-    case SYS_io_getevents:
-      return arguments[4] != 0;
+      return arguments[2] == 0;
+    case SYS_recvfrom:
+      return (arguments[3] & MSG_WAITALL) == 0;
+    case SYS_recvmsg:
+      return (arguments[2] & MSG_WAITALL) == 0;
     default:
       return false;
   }

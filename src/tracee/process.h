@@ -97,9 +97,9 @@ void interrupt(pid_t tid);
 // Some system calls answer EINTR to a mere stop (epoll_wait, receiving with a timeout).  A thread
 // that is stopped in such a call without a handler to run makes it again instead.
 void hide_stop(pid_t tid);
-// The thread waits in one of those calls, and not for ever: made again, it would wait for the whole
-// of that time once more.
-bool would_wait_anew(pid_t tid);
+// The thread waits in a system call that the program will not notice to be stopped: the kernel (or
+// `hide_stop`) makes it again, with the time that is left, and nothing of it has been done yet.
+bool waits_unharmed(pid_t tid);
 // Whether the kernel kills the stopped thread's process should the monitor die.
 void set_exit_kill(pid_t tid, bool on);
 // True when a thread that should be stopped was killed; its end is still to be reported.
