@@ -326,11 +326,13 @@ void Session::begin_rest() {
 }
 
 // Whoever is in the middle of something that must not be disturbed is left alone until another
-// time.
+// time.  Who has children, too: the signal at the end of one, ignored by most, would go to a thread
+// that is not stopped, and cut its system call short.
 bool Session::can_rest(const ImageRun& image) const {
   return !image.has_vfork_child() && std::ranges::none_of(owner_, [&](const auto& entry) {
     const auto& [tid, owner] = entry;
-    return owner == &image && (held_.contains(tid) || stopped_.contains(tid));
+    return owner == &image &&
+           (held_.contains(tid) || stopped_.contains(tid) || tracee::may_have_children(tid));
   });
 }
 
@@ -344,7 +346,9 @@ bool Session::comes_to_rest(const Event& event) {
     return asked;
   }
   rest_->here.erase(event.tid);
-  if (event.kind == Kind::kGroupStop || event.kind == Kind::kExec) end_rest();
+  const bool ends =
+      event.kind == Kind::kGroupStop || event.kind == Kind::kExec || event.kind == Kind::kForked;
+  if (ends) end_rest();
   return false;
 }
 

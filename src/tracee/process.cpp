@@ -400,6 +400,12 @@ bool waits_unharmed(pid_t tid) {
   }
 }
 
+bool may_have_children(pid_t tid) {
+  std::ifstream file(fmt::format("/proc/{}/task/{}/children", tid, tid));
+  std::string child;
+  return !file || static_cast<bool>(file >> child);
+}
+
 bool watch_system_calls(pid_t tid) {
   return ptrace(PTRACE_SETOPTIONS, tid, nullptr, as_pointer(kOptions | PTRACE_O_TRACESYSGOOD)) == 0;
 }

@@ -100,6 +100,8 @@ void hide_stop(pid_t tid);
 // The thread waits in a system call that the program will not notice to be stopped: the kernel (or
 // `hide_stop`) makes it again, with the time that is left, and nothing of it has been done yet.
 bool waits_unharmed(pid_t tid);
+// The thread has made processes that live, or have not been waited for; true if that is not known.
+bool may_have_children(pid_t tid);
 // Whether the kernel kills the stopped thread's process should the monitor die.
 void set_exit_kill(pid_t tid, bool on);
 // True when a thread that should be stopped was killed; its end is still to be reported.

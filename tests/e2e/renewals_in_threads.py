@@ -3,9 +3,9 @@
 and nothing is lost: what the program counts itself, in memory that outlives it, is what the profile
 says of the instructions that did.  The threads are in recursion that is left by longjmp, in an
 interpreter that never returns, in callbacks from the C library and in handlers; they wait for each
-other, for input that never comes and for time to pass, which takes as long as natively and is never
-cut short; others come and go, and so do processes.  The program runs to its end, ends while all are
-busy, and is killed from outside."""
+other, for input that never comes and for time to pass, and write more than a pipe holds, none of
+which is ever cut short; others come and go, and so do processes.  The program runs to its end, ends
+while all are busy, and is killed from outside."""
 from own_counts import KILL_CHILDREN, CountedRun
 from refusal import compile_c, complain, finish
 
@@ -151,6 +151,22 @@ static void* reader(void* from) {
   if (read(*(int*)from, &byte, 1) != 0) _exit(25);
   return NULL;
 }
+static void* writer(void* to) {
+  static char much[300000];
+  for (int i = 0; i < 8; ++i) {
+    if (write(*(int*)to, much, sizeof much) != sizeof much) _exit(26);
+  }
+  return NULL;
+}
+static void* slow_reader(void* from) {
+  char some[20000];
+  long all = 0;
+  for (long got; all < 8 * 300000l; all += got) {
+    if ((got = read(*(int*)from, some, sizeof some)) <= 0) _exit(27);
+    usleep(500);
+  }
+  return NULL;
+}
 static pthread_t begin(void* (*what)(void*), void* argument) {
   pthread_t thread;
   if (pthread_create(&thread, NULL, what, argument) != 0) exit(3);
@@ -199,13 +215,14 @@ int main(int argc, char** argv) {
   const int timer = strcmp(mode, "timer") == 0;
   endless = strcmp(mode, "endless") == 0 || strcmp(mode, "exit") == 0;
   pthread_t workers[WORKERS];
-  int fds[2];
+  int fds[2], full[2];
   state = 88172645463325252ul;
-  if (pipe(fds) != 0) return 4;
+  if (pipe(fds) != 0 || pipe(full) != 0) return 4;
   if (timer) begin_timer();
   const pthread_t takes = begin(taker, NULL), waits = begin(waiter, NULL);
   begin(waiter_for_ever, NULL);
   const pthread_t reads = begin(reader, &fds[0]);
+  const pthread_t writes = begin(writer, &full[1]), empties = begin(slow_reader, &full[0]);
   for (int i = 0; i < WORKERS; ++i) workers[i] = begin(worker, (void*)(long)(i + 1));
   if (timer) {
     struct itimerval every = {{0, 3000}, {0, 3000}};
@@ -233,6 +250,8 @@ int main(int argc, char** argv) {
   closed = 1;
   pthread_cond_signal(&filled);
   pthread_mutex_unlock(&lock);
+  pthread_join(writes, NULL);
+  pthread_join(empties, NULL);
   pthread_join(takes, NULL);
   pthread_join(waits, NULL);
   close(fds[1]);
