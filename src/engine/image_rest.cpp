@@ -11,7 +11,9 @@ ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
     // One without a slot has executed its last instruction.
     if (!thread.slot || stopped.contains(tid) || service_.is_held_back(*thread.slot)) continue;
     rest.is_complete = false;
-    if (tracee::waits_unharmed(tid)) rest.to_stop.push_back(tid);
+    const tracee::Doing doing = tracee::doing(tid);
+    if (doing == tracee::Doing::kWaits) rest.to_stop.push_back(tid);
+    rest.is_in_vain |= doing == tracee::Doing::kWaitsOtherwise;
   }
   return rest;
 }

@@ -90,6 +90,7 @@ class ImageRun {
   // may be stopped now.
   struct Rest {
     bool is_complete = true;
+    bool is_in_vain = false;  // one waits for something, and must not be stopped
     std::vector<pid_t> to_stop;
   };
   Rest look_at_rest(const std::set<pid_t>& stopped) const;

@@ -359,6 +359,7 @@ void Session::go_on_with_rest() {
   const bool too_long = std::chrono::steady_clock::now() >= rest_->until;
   if (image.has_vfork_child() || too_long) return end_rest();
   const ImageRun::Rest now = image.look_at_rest(rest_->here);
+  if (now.is_in_vain) return end_rest();
   if (now.is_complete) {
     auto renewed = image.renew_at_rest();
     if (renewed && *renewed) rest_->here.erase((*renewed)->tid);

@@ -356,16 +356,7 @@ void hide_stop(pid_t tid) {
   ptrace(PTRACE_SETREGS, tid, nullptr, &regs);
 }
 
-bool waits_unharmed(pid_t tid) {
-  std::ifstream file(fmt::format("/proc/{}/syscall", tid));
-  long number = -1;
-  std::array<uint64_t, 6> arguments{};
-  if (!(file >> std::dec >> number)) return false;  // it runs
-  file >> std::hex;
-  for (std::string word; uint64_t & argument : arguments) {
-    file >> word;
-    argument = std::strtoull(word.c_str(), nullptr, 16);
-  }
+static bool is_made_again_unharmed(long number, const std::array<uint64_t, 6>& arguments) {
   switch (number) {
     case SYS_futex:
       return (arguments[1] & FUTEX_CMD_MASK) == FUTEX_WAIT ||
@@ -398,6 +389,19 @@ bool waits_unharmed(pid_t tid) {
     default:
       return false;
   }
+}
+
+Doing doing(pid_t tid) {
+  std::ifstream file(fmt::format("/proc/{}/syscall", tid));
+  long number = -1;
+  if (!(file >> number)) return Doing::kRuns;  // "running"
+  std::array<uint64_t, 6> arguments{};
+  for (uint64_t& argument : arguments) {
+    std::string word;
+    file >> word;
+    argument = std::strtoull(word.c_str(), nullptr, 16);
+  }
+  return is_made_again_unharmed(number, arguments) ? Doing::kWaits : Doing::kWaitsOtherwise;
 }
 
 bool may_have_children(pid_t tid) {

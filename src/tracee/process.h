@@ -97,9 +97,15 @@ void interrupt(pid_t tid);
 // Some system calls answer EINTR to a mere stop (epoll_wait, receiving with a timeout).  A thread
 // that is stopped in such a call without a handler to run makes it again instead.
 void hide_stop(pid_t tid);
-// The thread waits in a system call that the program will not notice to be stopped: the kernel (or
-// `hide_stop`) makes it again, with the time that is left, and nothing of it has been done yet.
-bool waits_unharmed(pid_t tid);
+// What a thread is doing, as far as a stop would matter to it.
+enum class Doing : uint8_t {
+  kRuns,
+  // It waits in a system call that the program will not notice to be stopped: the kernel (or
+  // `hide_stop`) makes it again, with the time that is left, and nothing of it has been done yet.
+  kWaits,
+  kWaitsOtherwise,
+};
+Doing doing(pid_t tid);
 // The thread has made processes that live, or have not been waited for; true if that is not known.
 bool may_have_children(pid_t tid);
 // Whether the kernel kills the stopped thread's process should the monitor die.
