@@ -60,6 +60,22 @@ bool find_bias(const elf::Image& image, const tracee::Mapping& m, TargetRange ex
   return found;
 }
 
+// What a loader maps is there as a whole.  A program may map a part of its text once more by itself
+// (V8 does so near the code that it generates): around it are other things.
+bool is_part(const Module& module, const tracee::Mapping& mapping,
+             const std::vector<tracee::Mapping>& all) {
+  const bool is_whole_segment =
+      std::ranges::any_of(module.image->segments(), [&](const elf::Segment& s) {
+        const TargetRange there{TargetAddr(s.range.begin.value() + module.bias),
+                                TargetAddr(s.range.end.value() + module.bias)};
+        return s.executable && there.begin >= mapping.range.begin && there.end <= mapping.range.end;
+      });
+  return !is_whole_segment && std::ranges::none_of(all, [&](const tracee::Mapping& m) {
+    return m.path == mapping.path && m.range.begin != mapping.range.begin &&
+           overlaps(m.range, module.mapped);
+  });
+}
+
 }  // namespace
 
 Result<std::vector<tracee::Mapping>> ModuleMap::executable_mappings() const {
@@ -120,26 +136,6 @@ Status ModuleMap::refresh(TargetRange executable_now) {
   }
   return Ok{};
 }
-
-namespace {
-
-// What a loader maps is there as a whole.  A program may map a part of its text once more by itself
-// (V8 does so near the code that it generates): around it are other things.
-bool is_part(const Module& module, const tracee::Mapping& mapping,
-             const std::vector<tracee::Mapping>& all) {
-  const bool is_whole_segment =
-      std::ranges::any_of(module.image->segments(), [&](const elf::Segment& s) {
-        const TargetRange there{TargetAddr(s.range.begin.value() + module.bias),
-                                TargetAddr(s.range.end.value() + module.bias)};
-        return s.executable && there.begin >= mapping.range.begin && there.end <= mapping.range.end;
-      });
-  return !is_whole_segment && std::ranges::none_of(all, [&](const tracee::Mapping& m) {
-    return m.path == mapping.path && m.range.begin != mapping.range.begin &&
-           overlaps(m.range, module.mapped);
-  });
-}
-
-}  // namespace
 
 Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::Mapping>& all,
                       TargetRange executable) {

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace tally::engine {
 namespace {
 
@@ -13,9 +15,10 @@ int bell_signal() {
   return SIGRTMAX - 1;  // nobody else's
 }
 
-void set_timer(timer_t timer, long first_nanoseconds, long again_nanoseconds) {
+void set_timer(timer_t timer, std::chrono::nanoseconds first, long again_nanoseconds) {
   itimerspec times{};
-  times.it_value.tv_nsec = first_nanoseconds;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(first);
+  times.it_value = {seconds.count(), (first - seconds).count()};
   times.it_interval.tv_nsec = again_nanoseconds;
   timer_settime(timer, 0, &times, nullptr);
 }
@@ -47,11 +50,16 @@ Bell::~Bell() {
 }
 
 void Bell::ring() {
-  if (works_ && !rings_.exchange(true)) set_timer(timer_, 1, kReminderNanoseconds);
+  ring_after(std::chrono::nanoseconds(1));
+}
+
+void Bell::ring_after(std::chrono::nanoseconds delay) {
+  rings_ = true;
+  if (works_) set_timer(timer_, std::max(delay, std::chrono::nanoseconds(1)), kReminderNanoseconds);
 }
 
 void Bell::silence() {
-  if (works_ && rings_.exchange(false)) set_timer(timer_, 0, 0);
+  if (works_ && rings_.exchange(false)) set_timer(timer_, std::chrono::nanoseconds(0), 0);
 }
 
 }  // namespace tally::engine

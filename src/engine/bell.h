@@ -4,13 +4,13 @@
 // before it falls asleep would be missed.
 //
 // Idea.  A timer that goes on sending a signal to the conductor's thread until it has been heard.
-// (wish.h does the same for the end of an attached session.)
 #pragma once
 
 #include <signal.h>
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
 
 namespace tally::engine {
 
@@ -24,8 +24,10 @@ class Bell {
 
   // False where the kernel gives us no timer: then nothing ever rings.
   bool works() const { return works_; }
-  // From any thread.
+  // From any thread or signal handler.
   void ring();
+  // The same later, instead of what was asked for before.
+  void ring_after(std::chrono::nanoseconds delay);
   // By the conductor: it has heard, or need not hear any more.
   void silence();
 

@@ -33,8 +33,8 @@ Result<Signals::Outside> Signals::bring(pid_t tid, uint32_t slot, Purpose purpos
     user_regs_struct regs{};
     if (!process_.try_registers(tid, regs)) return finish();  // killed; its end is reported
     if (const auto request = service_.posted_request(slot)) {
-      if (purpose == Purpose::kLetGo && service_.is_to_be_served(slot, *request) &&
-          !service_.error()) {
+      if (purpose == Purpose::kRest) return finish();
+      if (service_.is_to_be_served(slot, *request) && !service_.error()) {
         if (!service_.serve_now(slot)) return finish();
         continue;
       }

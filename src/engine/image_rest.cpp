@@ -11,6 +11,7 @@ ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
     // One without a slot has executed its last instruction.
     if (!thread.slot || stopped.contains(tid) || service_.is_held_back(*thread.slot)) continue;
     rest.is_complete = false;
+    if (service_.posted_request(*thread.slot)) continue;  // it runs on when it has its answer
     const tracee::Doing doing = tracee::doing(tid);
     if (doing == tracee::Doing::kWaits) rest.to_stop.push_back(tid);
     rest.is_in_vain |= doing == tracee::Doing::kWaitsOtherwise;

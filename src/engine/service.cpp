@@ -228,9 +228,7 @@ Renewals::Company Service::company() const {
 }
 
 void Service::look_for_renewals(Renewals::Clock::time_point now) {
-  if (!renewals_.look(now, company(), slots_used_)) return;
-  wants_rest_ = true;
-  ask_for_rest_();
+  if (renewals_.look(now, company(), slots_used_)) ask_for_rest_();
 }
 
 bool Service::is_held_back(uint32_t slot) const {

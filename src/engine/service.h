@@ -19,7 +19,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "cache/code_cache.h"
@@ -55,8 +54,8 @@ class Service {
   void look_for_renewals(Renewals::Clock::time_point now);
   // How all threads can be made to stand still: `ask` is called when they should.
   void set_rest(std::function<void()> ask) { ask_for_rest_ = std::move(ask); }
-  // True once when that was asked for.
-  bool takes_rest() { return std::exchange(wants_rest_, false); }
+  // They should, from then on until `end_rest`.
+  bool wants_rest() const { return renewals_.is_resting(); }
   // The thread has asked where all are to stand still, and waits.
   bool is_held_back(uint32_t slot) const;
   // The calls that are open of one that is; nothing where that is not known for sure.
@@ -209,7 +208,6 @@ class Service {
   GeneratedCode generated_;
   Renewals renewals_;
   std::function<void()> ask_for_rest_;
-  bool wants_rest_ = false;
   // Calls in the target: those made for the request being served, and the one still wanted.
   RemoteCall stopped_thread_call_;
   std::optional<uint32_t> caller_;  // the slot that makes them

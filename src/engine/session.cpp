@@ -82,8 +82,8 @@ void stop_by(int number) {
 // The conductor: receives the events of all threads and hands each to the image run it belongs to.
 class Session {
  public:
-  Session(pid_t main_pid, const RunOptions& options)
-      : options_(options), main_pid_(main_pid), finisher_(options.keep) {
+  Session(pid_t main_pid, const RunOptions& options, Bell& bell)
+      : options_(options), main_pid_(main_pid), bell_(bell), finisher_(options.keep) {
     set_check_dump_hook([this](std::ostream& out) {
       for (const auto& [image, owned] : images_) image->dump_state(out);
     });
@@ -92,7 +92,7 @@ class Session {
 
   Status run(std::unique_ptr<tracee::Process> process);
   // The same for a process that runs already.
-  Status run_attached();
+  Status run_attached(EndWishes& wishes);
   const RunResult& result() const { return end_; }
 
  private:
@@ -158,7 +158,7 @@ class Session {
   std::set<pid_t> interrupted_;  // whose next stop is one that was asked for
   RunResult end_;
   std::optional<Error> error_;
-  Bell bell_;
+  Bell& bell_;
   Finisher finisher_;
   ServiceThread service_thread_;
 };
@@ -313,7 +313,7 @@ void Session::look_after_held() {
 void Session::begin_rest() {
   constexpr auto kPatience = std::chrono::milliseconds(8);
   for (const auto& [image, owned] : images_) {
-    if (!image->service().takes_rest()) continue;
+    if (!image->service().wants_rest() || (rest_ && rest_->image == image)) continue;
     if (rest_ || !can_rest(*image)) {
       image->service().end_rest();
       service_thread_.ring();
@@ -431,7 +431,7 @@ void Session::end_process(pid_t pid, ImageRun& image, const Error& error) {
 
 // ---- a process that runs already ----------------------------------------------------------------
 
-Status Session::run_attached() {
+Status Session::run_attached(EndWishes& wishes) {
   TRY(tracee::check_attachable(main_pid_));
   TRY_ASSIGN(const std::vector<tracee::SeizedThread> threads, tracee::seize_all(main_pid_));
   const auto give_up = [&](const Error& error) -> Status {
@@ -468,7 +468,7 @@ Status Session::run_attached() {
     if (*event) handle(**event);
     look_after_held();
     look_for_failures();
-    if (is_end_wished() && !letting_go_) begin_letting_go();
+    if (wishes.is_end_wished() && !letting_go_) begin_letting_go();
     if (letting_go_) {
       let_go_of_parked();
       if (*event) stop_all();
@@ -776,9 +776,10 @@ void Session::finish_if_over(ImageRun& image) {
 }  // namespace
 
 Result<RunResult> run_attached(const RunOptions& options) {
-  const EndWishes wishes(options.duration);
-  Session session(*options.attach_to, options);
-  TRY(session.run_attached());
+  Bell bell;
+  EndWishes wishes(bell, options.duration);
+  Session session(*options.attach_to, options, bell);
+  TRY(session.run_attached(wishes));
   return RunResult{};
 }
 
@@ -788,7 +789,8 @@ Result<RunResult> run(const RunOptions& options) {
   // ^C reaches the whole foreground group: it is for the target, and we follow when it goes.  Sent
   // to us alone, it is handed on.
   const SignalForwarding forwarding(process->pid());
-  Session session(process->pid(), options);
+  Bell bell;
+  Session session(process->pid(), options, bell);
   const Status status = session.run(std::move(process));
   if (!status) return status.error();
   return session.result();

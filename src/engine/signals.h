@@ -72,8 +72,8 @@ class Signals {
   // Brings a stopped thread to a boundary between two of the program's instructions.  Changes none
   // of its registers there.  Errors: there is none.
   Result<Outside> bring_out(pid_t tid, uint32_t slot) { return bring(tid, slot, Purpose::kLetGo); }
-  // The same for a thread that goes on from there in the code cache: nothing is answered or taken
-  // back.
+  // The same for a thread that goes on from there in the code cache: nothing is taken back, and who
+  // waits for an answer is not ready.
   Result<Outside> bring_to_rest(pid_t tid, uint32_t slot) {
     return bring(tid, slot, Purpose::kRest);
   }

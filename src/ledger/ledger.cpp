@@ -318,6 +318,10 @@ Ledger::OpenFrames Ledger::open_frames(const Position& position, const Start& st
                                        uint32_t slot) const {
   if (const elf::BackTrace* open = open_after_jump(position, slot)) return {*open, 0};
   if (const elf::BackTrace* entered = stack_when_entered(position, slot)) return {*entered, 1};
+  return frames_from(start, slot);
+}
+
+Ledger::OpenFrames Ledger::frames_from(const Start& start, uint32_t slot) const {
   elf::BackTrace trace = back_trace(start.registers, slot);
   if (!start.at_return_address) return {std::move(trace), 1};
   // Behind a call or return the first frame is a caller whose call is still open.

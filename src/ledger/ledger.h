@@ -202,7 +202,8 @@ class Ledger : public LedgerBooks {
   };
   OpenFrames open_frames(const Position& position, const Start& start, uint32_t slot) const;
   std::optional<Start> start_at(const Position& position, const user_regs_struct& regs) const;
-  std::optional<std::vector<BlockRef>> calls_in(const elf::BackTrace& trace, size_t first) const;
+  OpenFrames frames_from(const Start& start, uint32_t slot) const;
+  std::optional<std::vector<BlockRef>> calls_of(const OpenFrames& open) const;
   bool is_described(TargetAddr pc) const;
   // Everything that is booked goes through these, in the name of the thread of `booker_`.
   void book_term(const TermKey& key, uint64_t entered, uint64_t left, const std::string& detail);

@@ -43,15 +43,11 @@ TargetAddr Ledger::described_by(TargetAddr back) const {
 std::optional<std::vector<BlockRef>> Ledger::open_calls(uint32_t slot, Way way,
                                                         const elf::UnwindRegisters& there) const {
   if (!is_plain(slot) || may_be_jumping(slot, way, there)) return std::nullopt;
-  elf::UnwindRegisters registers = there;
-  if (way == Way::kReturn) {
-    registers.value[elf::kDwarfPc] = described_by(TargetAddr(there.value[elf::kDwarfPc])).value();
-  }
-  if (!is_described(TargetAddr(registers.value[elf::kDwarfPc]))) return std::nullopt;
-  elf::BackTrace trace = back_trace(registers, slot);
-  if (trace.frames.empty() || !is_complete(trace)) return std::nullopt;
-  if (way == Way::kReturn) trace.frames.front().pc = TargetAddr(there.value[elf::kDwarfPc]);
-  return calls_in(trace, way == Way::kReturn ? 0 : 1);
+  Start start{there, TargetAddr(there.value[elf::kDwarfPc]), way == Way::kReturn};
+  if (start.at_return_address)
+    start.registers.value[elf::kDwarfPc] = described_by(start.pc).value();
+  if (!is_described(TargetAddr(start.registers.value[elf::kDwarfPc]))) return std::nullopt;
+  return calls_of(frames_from(start, slot));
 }
 
 std::optional<std::vector<BlockRef>> Ledger::open_calls_at(const Position& position,
@@ -64,16 +60,15 @@ std::optional<std::vector<BlockRef>> Ledger::open_calls_at(const Position& posit
   if (!start || !is_described(TargetAddr(start->registers.value[elf::kDwarfPc]))) {
     return std::nullopt;
   }
-  const OpenFrames open = open_frames(position, *start, slot);
-  if (!is_complete(open.trace)) return std::nullopt;
-  return calls_in(open.trace, open.first);
+  return calls_of(open_frames(position, *start, slot));
 }
 
 // Nothing where one of the frames is not a call for sure.
-std::optional<std::vector<BlockRef>> Ledger::calls_in(const elf::BackTrace& trace,
-                                                      size_t first) const {
+std::optional<std::vector<BlockRef>> Ledger::calls_of(const OpenFrames& open) const {
+  const elf::BackTrace& trace = open.trace;
+  if (!is_complete(trace)) return std::nullopt;
   std::vector<BlockRef> calls;
-  for (size_t i = first; i < trace.frames.size(); ++i) {
+  for (size_t i = open.first; i < trace.frames.size(); ++i) {
     const elf::Frame& frame = trace.frames[i];
     if (frame.signal_frame) return std::nullopt;
     const BlockRef call = cache_.call_block_of(frame.pc);
