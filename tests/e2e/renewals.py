@@ -4,101 +4,19 @@ itself, in memory that outlives it, is what the profile says of the instructions
 are open calls, recursion that is left by longjmp, an interpreter that never returns, callbacks from
 the C library, a timer's handler, and at the end a thread.  It runs to its end, and it is killed
 from outside, again and again, while procedures move."""
-from own_counts import CountedRun
+from busy_work import BusyRun, source
 from refusal import compile_c, complain, finish
 
-KINDS = ("DEEP", "ODD", "BOTTOM", "JUMPED", "ADD", "SUB", "XOR", "ROTATE", "LESS", "MORE", "AGAIN",
-         "COMPARED", "TICKED", "ROUND", "THREAD")
 ROUNDS, KILLED = 3000, 12
-SOURCE = r"""
-#include <fcntl.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-enum { DEEP, ODD, BOTTOM, JUMPED, ADD, SUB, XOR, ROTATE, LESS, MORE, AGAIN, COMPARED, TICKED, ROUND,
-       THREAD, KINDS };
-static volatile unsigned long* counts;
-#define COUNT(kind) \
-  __asm__ volatile(".globl at_" #kind "\nat_" #kind ": incq %0" : "+m"(counts[kind]) : : "cc")
-#define APART __attribute__((noinline, noclone))
-static jmp_buf out;
-static unsigned long state = 88172645463325252ul;
-static unsigned long next(void) {
-  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-  return state;
-}
-APART static unsigned long deep(int n, int jump) {
-  COUNT(DEEP);
-  if (n == 0) {
-    COUNT(BOTTOM);
-    if (jump) longjmp(out, 1);
-    return next();
-  }
-  unsigned long below = deep(n - 1, jump);
-  if (below & 1) COUNT(ODD);
-  return below >> 1;
-}
-APART static unsigned long interpret(unsigned long steps) {
-  static unsigned char code[256];
-  unsigned long a = 0, b = next();
-  for (int i = 0; i < 256; ++i) code[i] = (unsigned char)(next() % 7);
-  unsigned char pc = 0;
-  while (steps-- > 0) {
-    switch (code[pc++]) {
-      case 0: COUNT(ADD); a += b; break;
-      case 1: COUNT(SUB); a -= 3; break;
-      case 2: COUNT(XOR); b ^= a; break;
-      case 3: COUNT(ROTATE); b = b << 9 | b >> 55; break;
-      case 4: COUNT(LESS); if (a < b) pc += 3; break;
-      case 5: COUNT(MORE); if (b & 16) a >>= 1; break;
-      default: COUNT(AGAIN); if (steps & 1) pc -= 2; break;
-    }
-  }
-  return a ^ b;
-}
-static int compare(const void* a, const void* b) {
-  COUNT(COMPARED);
-  const unsigned long x = *(const unsigned long*)a, y = *(const unsigned long*)b;
-  return x < y ? -1 : x > y;
-}
-static void tick(int signal) {
-  (void)signal;
-  COUNT(TICKED);
-}
-APART static void work(int round, int jumps) {
-  unsigned long numbers[100];
-  COUNT(ROUND);
-  if (setjmp(out) == 0) {
-    for (int i = 0; i < 20; ++i) deep(i + 5, jumps && i == 19 && round % 3 == 0);
-  } else {
-    COUNT(JUMPED);
-  }
-  for (int i = 0; i < 100; ++i) numbers[i] = next();
-  qsort(numbers, 100, sizeof *numbers, compare);
-  interpret(10000 + numbers[50] % 1000);
-}
+MAIN = r"""
 static void* other(void* unused) {
   for (int i = 0; i < 100000; ++i) COUNT(THREAD);
   return unused;
 }
-static void begin_timer(void) {
-  struct itimerval every = {{0, 3000}, {0, 3000}};
-  signal(SIGALRM, tick);
-  setitimer(ITIMER_REAL, &every, NULL);
-}
 int main(int argc, char** argv) {
-  const int file = open(argv[1], O_RDWR);
-  counts = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (counts == MAP_FAILED || argc != 3) return 2;
+  if (argc != 3 || !open_counts(argv[1])) return 2;
   if (strcmp(argv[2], "endless") == 0) {
-    for (int round = 0;; ++round) work(round, 1);
+    for (int round = 0;; ++round) work(round, 10000);
   }
   if (strcmp(argv[2], "kill") == 0) {
     for (int i = 0; i < KILLED; ++i) {
@@ -111,11 +29,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (strcmp(argv[2], "timer") == 0) begin_timer();
-  for (int round = 0; round < ROUNDS; ++round) work(round, 1);
+  for (int round = 0; round < ROUNDS; ++round) work(round, 10000);
   pthread_t thread;
   if (pthread_create(&thread, NULL, other, NULL) != 0) return 3;
   pthread_join(thread, NULL);
-  for (int round = 0; round < 10; ++round) work(round, 1);
+  for (int round = 0; round < 10; ++round) work(round, 10000);
   return 0;
 }
 """
@@ -123,17 +41,11 @@ int main(int argc, char** argv) {
 
 def check(program, mode, *options):
     """Returns how many procedures were translated again."""
-    run = CountedRun(program, mode, 512, "--no-opt=recall", *options, number_of=KINDS.index)
-    own = dict(zip(KINDS, run.own))
-    if own["ROUND"] < 20 or own["ADD"] == 0 or own["JUMPED"] == 0:
-        complain(f"{run.what}: the program has hardly run: {own}")
-    renewed = run.fact("procedures_renewed")
-    print(f"{run.what}: {renewed} translated again, {own['ROUND']} rounds, {own['TICKED']} ticks")
-    return renewed
+    return BusyRun(program, mode, ("THREAD",), *options).renewed
 
 
 for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
-    program = compile_c("renewed" + "".join((level, *flags)), SOURCE, level, *flags,
+    program = compile_c("renewed" + "".join((level, *flags)), source("THREAD") + MAIN, level, *flags,
                         f"-DROUNDS={ROUNDS}", f"-DKILLED={KILLED}", "-pthread")
     for mode in ("whole", "timer", "kill"):
         if check(program, mode) < 3:

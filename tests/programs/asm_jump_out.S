@@ -55,6 +55,15 @@ return_out:
   .size return_out, .-return_out
 #endif
 
+.macro RETURN_FROM_DEEP
+  pop %rbx
+  pop %rbp
+  .cfi_remember_state
+  .cfi_def_cfa %rsp, 8
+  ret
+  .cfi_restore_state
+.endm
+
 .type deep, @function
 deep:
   .cfi_startproc
@@ -71,23 +80,13 @@ deep:
   lea -1(%rbx), %edi
   call deep
   add %ebx, %eax
-  pop %rbx
-  pop %rbp
-  .cfi_remember_state
-  .cfi_def_cfa %rsp, 8
-  ret
-  .cfi_restore_state
+  RETURN_FROM_DEEP
 bottom:
   mov %r13d, %eax
   test $1, %r13d
   lea buffer(%rip), %rdi
   jne leave
-  pop %rbx
-  pop %rbp
-  .cfi_remember_state
-  .cfi_def_cfa %rsp, 8
-  ret
-  .cfi_restore_state
+  RETURN_FROM_DEEP
 leave:
 #ifdef BY_RETURN
   call return_out
