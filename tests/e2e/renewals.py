@@ -45,8 +45,9 @@ def check(program, mode, *options):
 
 
 for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
-    program = compile_c("renewed" + "".join((level, *flags)), source("THREAD") + MAIN, level, *flags,
-                        f"-DROUNDS={ROUNDS}", f"-DKILLED={KILLED}", "-pthread")
+    name = "renewed" + "".join((level, *flags))
+    program = compile_c(name, source("THREAD") + MAIN, level, *flags, f"-DROUNDS={ROUNDS}",
+                        f"-DKILLED={KILLED}", "-pthread")
     for mode in ("whole", "timer", "kill"):
         if check(program, mode) < 3:
             complain(f"{level} {flags} {mode}: the hot procedures stay where they were")
