@@ -1,12 +1,18 @@
 // Procedures are translated again while several threads stand still.  See renewal.h.
 #include "engine/image_run.h"
 
+#include <algorithm>
+
 namespace tally::engine {
 
 using tracee::Event;
 
 ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
   Rest rest;
+  // If nobody has one, the process is ending: the calls on stacks that were left (left_stacks.h) are
+  // still to be closed in the units that made them.
+  rest.is_in_vain =
+      std::ranges::none_of(threads_, [](const auto& thread) { return !!thread.second.slot; });
   for (const auto& [tid, thread] : threads_) {
     // One without a slot has executed its last instruction.
     if (!thread.slot || stopped.contains(tid) || service_.is_held_back(*thread.slot)) continue;

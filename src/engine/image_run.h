@@ -90,7 +90,8 @@ class ImageRun {
   // may be stopped now.
   struct Rest {
     bool is_complete = true;
-    bool is_in_vain = false;  // one waits for something, and must not be stopped
+    // One waits for something, and must not be stopped; or there is nobody to stand still.
+    bool is_in_vain = false;
     std::vector<pid_t> to_stop;
   };
   Rest look_at_rest(const std::set<pid_t>& stopped) const;
