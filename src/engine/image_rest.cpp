@@ -9,8 +9,8 @@ using tracee::Event;
 
 ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
   Rest rest;
-  // If nobody has one, the process is ending: the calls on stacks that were left (left_stacks.h) are
-  // still to be closed in the units that made them.
+  // If nobody has one, the process is ending: the calls on stacks that were left (left_stacks.h)
+  // are still to be closed in the units that made them.
   rest.is_in_vain =
       std::ranges::none_of(threads_, [](const auto& thread) { return !!thread.second.slot; });
   for (const auto& [tid, thread] : threads_) {
