@@ -45,13 +45,15 @@ TIMEOUT_S = 120
 ORACLE_TIMEOUT_S = 400  # a step may take 100 us
 E2E_TIMEOUT_S = 600
 
-# Instead of a placement: edges, with counters that move all the time, or with code that is left out
-# until it runs.
+# Instead of a placement: edges, with counters that move all the time, with code that is left out
+# until it runs, or with every jump through a table led by the program's index.
 RENEWED = "renewed"
 DEFERRED = "deferred"
+INDEXED = "indexed"
 STRESS = {
     RENEWED: ["--stress-renewal", "--no-opt=recall"],
     DEFERRED: ["--stress-defer", "--no-opt=recall"],
+    INDEXED: ["--stress-index", "--no-opt=recall"],
 }
 
 
@@ -108,7 +110,7 @@ class Suite:
         if program.get("oracle") != "output" and not self.options.quick:
             # At last a later run: its counters lie where what the first has left says.
             feedback = "feedback=" + case.profile("edges")
-            for placement in ("blocks", RENEWED, DEFERRED, feedback, "edges"):
+            for placement in ("blocks", RENEWED, DEFERRED, INDEXED, feedback, "edges"):
                 case.check_placement(placement, counted)
 
     def script_test(self, path, folder):

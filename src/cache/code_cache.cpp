@@ -347,6 +347,7 @@ EmitRequest CodeCache::emit_request(const Unit& unit, const cfg::Procedure& proc
   request.compare = compare_;
   request.returns = returns_form_;
   request.unspilled = optimizations_.has(Optimization::kUnspilled);
+  request.by_index = optimizations_.has(Optimization::kIndex) && !unit.replaceable;
   request.flags_assumed_live = flags_assumed_live();
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;
@@ -461,7 +462,9 @@ const CodeRecord* CodeCache::record_at(CacheAddr address) const {
 
 bool CodeCache::is_boundary(CacheAddr address) const {
   const CodeRecord* record = record_at(address);
-  if (record == nullptr || !record->in_unit()) return false;
+  if (record == nullptr) return false;
+  if (record->kind == CodeRecord::Kind::kIndexed) return is_boundary_of_tail(*record, address);
+  if (!record->in_unit()) return false;
   const Unit& unit = *units_[record->index];
   const uint32_t offset = unit.code.offset_of(address);
   if (offset >= unit.code.part_of(offset).thunks_begin) return false;

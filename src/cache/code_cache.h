@@ -66,11 +66,20 @@ struct EventState {
 
 // What a place in the code cache is.
 struct CodeRecord {
-  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kLanding, kDispatch, kLinkPair };
+  enum class Kind : uint8_t {
+    kUnit,
+    kUnitCold,
+    kPair,
+    kArrival,
+    kLanding,
+    kDispatch,
+    kLinkPair,
+    kIndexed
+  };
   CacheAddr begin;
   Kind kind = Kind::kUnit;
   uint32_t index = 0;  // unit, site, arrival, link pair
-  uint32_t pair = 0;
+  uint32_t pair = 0;   // kPair; the stub of kIndexed
   bool in_unit() const { return kind == Kind::kUnit || kind == Kind::kUnitCold; }
 };
 
@@ -86,6 +95,7 @@ struct CacheStats {
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights ...
   uint64_t paired_late = 0;  // ... and of them, those whose returns no longer jump
+  uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
   uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
 
@@ -108,6 +118,9 @@ class CacheJournal {
   virtual void arrival(const ArrivalStub& arrival) = 0;
   virtual void link_pair(const LinkPair& pair) = 0;
 };
+
+// Sites with more targets find them through a table.
+inline constexpr size_t kPairsInChain = 4;
 
 // Whether returns that jump may be paired with calls in mid-run.
 enum class ReturnsHint : uint8_t { kFixed, kMayChange };
@@ -167,6 +180,7 @@ class CodeCache : public Translated {
 
   // All but the first block of each procedure is left out until control gets there: for tests.
   void defer_always() { defers_always_ = true; }
+  void index_always() { indexed_above_pairs_ = 0; }
 
   // The answers to requests: where to go on.
   Result<CacheAddr> take_link(uint32_t link);
@@ -239,6 +253,13 @@ class CodeCache : public Translated {
   Result<WayOn> take_stale(uint32_t check);
   // The way on behind a system call, in the unit that made it or the one that replaced it.
   Result<WayOn> behind_syscall(uint32_t site);
+  // Where a thread is that is in the stub of an indexed jump (index_tables.cpp).
+  enum class Side : uint8_t { kTail, kTarget };
+  struct TailPlace {
+    BlockRef ref;  // in front of its instruction `ref.insn`
+    Side side = Side::kTail;
+  };
+  TailPlace tail_place(const CodeRecord& record, CacheAddr address) const;
   struct CheckPoint {
     BlockRef ref;          // with the instruction that is next
     bool counted = false;  // the block's own counter has run
@@ -405,6 +426,21 @@ class CodeCache : public Translated {
   void join_table(uint32_t site_id, TargetAddr asked);
   void build_hash(SiteState& state, uint32_t site_id);
   void lead_to_table(const SiteState& state, uint32_t site_id);
+
+  // Jumps through tables (index_tables.cpp).
+  std::vector<LinkAddr> tables_of(const Unit& unit, const isa::IndexedJump& jump) const;
+  std::vector<TargetAddr> guess_table(const SiteState& state) const;
+  CacheAddr copy_in_tail(const SiteState& state, uint32_t insn) const;
+  CacheAddr tail_of(const SiteState& state) const;
+  CacheAddr make_fallback(SiteState& state, uint32_t site_id);
+  bool make_index(SiteState& state, uint32_t site_id);
+  void lead_by_index(uint32_t site_id);
+  void add_indexed(SiteState& state, uint32_t site_id, uint32_t index);
+  void set_index(const SiteState& state, uint32_t pair, CacheAddr way);
+  void leave_index(SiteState& state);
+  uint32_t done_in_tail(const SiteState& state, const translate::IndexedStub& stub,
+                        CacheAddr address) const;
+  bool is_boundary_of_tail(const CodeRecord& record, CacheAddr address) const;
   void set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code);
   void erase_jmp(CacheAddr field);
   void put_jmp(CacheAddr field, CacheAddr target);
@@ -424,6 +460,7 @@ class CodeCache : public Translated {
   PhaseTimes& phases_;
   Optimizations optimizations_;
   bool defers_always_ = false;
+  size_t indexed_above_pairs_ = kPairsInChain;
   // The procedure that is being translated.
   std::shared_ptr<KnownProcedure> unshared_ = std::make_shared<KnownProcedure>();
   Recollection recollection_;
@@ -470,11 +507,33 @@ class CodeCache : public Translated {
     CacheAddr field, miss_stub;
     bool erased = false;
     CacheAddr led_to;
+    bool by_index = false;  // the head, too
   };
   std::vector<HeldJump> held_jumps_;
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;
   CacheStats stats_;
 };
+
+template <class Emit>
+auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
+  constexpr uint64_t kPieceBytesMax = 1024;
+  using translate::kAreaHalfBytes, translate::kAreaPieces;
+  // In the bodies' part if its own is full.
+  const bool apart = optimizations_.has(Optimization::kOrder) &&
+                     area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
+  uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
+  const uint64_t at = apart ? kAreaPieces + used_bytes : used_bytes;
+  const uint64_t end = apart ? kAreaHalfBytes : kAreaPieces;
+  isa::Assembler as(area.memory + at, end - at, area.base + at);
+  CodeRecord placed = record;
+  placed.begin = as.here();
+  auto result = emit(as);
+  CHECK(!as.overflowed()) << "the code cache is full";
+  used_bytes += (as.offset() + 15u) & ~15u;
+  add_record(area, placed);
+  stats_.code_bytes += as.offset();
+  return result;
+}
 
 }  // namespace tally::engine

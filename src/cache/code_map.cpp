@@ -91,6 +91,11 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
     for (const Pair& pair : site.pairs) {
       out.line(pair.stub.entry, pair.stub.end, "pair", pair.target.value());
     }
+    if (site.by_index == nullptr) continue;
+    for (const translate::IndexedStub& stub : site.by_index->stubs) {
+      out.line(stub.entry, stub.compares, "body", 0);
+      out.line(stub.compares, stub.end, "pair", 0);
+    }
   }
   cache.for_each_dispatch(
       [&](CacheAddr begin, CacheAddr end) { out.line(begin, end, "dispatch", 0); });

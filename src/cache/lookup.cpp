@@ -10,10 +10,7 @@ namespace tally::engine {
 
 using namespace translate;
 
-namespace {
-constexpr size_t kPairsInChain = 4;
-constexpr uint64_t kPieceBytesMax = 1024;
-}  // namespace
+namespace {}  // namespace
 
 // ---- patching ----------------------------------------------------------------------------------
 // Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
@@ -73,25 +70,6 @@ void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
   set_slot(entry.mismatch_slot, chain.empty() ? miss : chain.front().entry);
   set_head(entry.entry);
   chain.insert(chain.begin(), entry);
-}
-
-template <class Emit>
-auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
-  // In the bodies' part if its own is full.
-  const bool apart = optimizations_.has(Optimization::kOrder) &&
-                     area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
-  uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
-  const uint64_t at = apart ? kAreaPieces + used_bytes : used_bytes;
-  const uint64_t end = apart ? kAreaHalfBytes : kAreaPieces;
-  isa::Assembler as(area.memory + at, end - at, area.base + at);
-  CodeRecord placed = record;
-  placed.begin = as.here();
-  auto result = emit(as);
-  CHECK(!as.overflowed()) << "the code cache is full";
-  used_bytes += (as.offset() + 15u) & ~15u;
-  add_record(area, placed);
-  stats_.code_bytes += as.offset();
-  return result;
 }
 
 Status CodeCache::check_room() const {
@@ -371,7 +349,9 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
   const Pair& pair = add_pair(state, target, ref);
   const CacheAddr accept = pair.stub.accept;
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
-  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain &&
+  lead_by_index(site_id);
+  const size_t led = state.by_index ? state.by_index->led : 0;
+  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain + led &&
       optimizations_.has(Optimization::kHashes)) {
     build_hash(state, site_id);
   }
@@ -457,6 +437,7 @@ void CodeCache::keep_flags(uint32_t site_id) {
   Area& area = *units_[state.unit]->area;
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0};
   for (Pair& pair : state.pairs) pair.cut = true;
+  leave_index(state);
   state.chain.clear();
   state.buckets.reset();
   state.site.unspilled.reset();
@@ -512,7 +493,11 @@ void CodeCache::cut(TargetRange range) {
     rebuild(entry.second, miss, [&](CacheAddr head) { set_return_head(low, head); });
   }
   for (SiteState& state : sites_) {
-    for (Pair& pair : state.pairs) pair.cut |= range.contains(pair.target);
+    for (uint32_t i = 0; i < state.pairs.size(); ++i) {
+      if (!range.contains(state.pairs[i].target)) continue;
+      state.pairs[i].cut = true;
+      set_index(state, i, state.by_index ? state.by_index->fallback : CacheAddr());
+    }
     rebuild(state.chain, state.site.miss_stub,
             [&](CacheAddr head) { set_branch(state.site.field, head); });
     if (state.buckets == nullptr) continue;

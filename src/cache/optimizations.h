@@ -24,10 +24,11 @@ enum class Optimization : uint8_t {
   kLow32,    // addresses are told apart by their low 32 bits where that is enough
   kPaired,   // calls and returns pair up where that is better (return_targets.h)
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
+  kIndex,      // such a jump through a table is led by the program's own index (index_tables.cpp)
 };
-inline constexpr std::array<std::string_view, 15> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",  "defer",    "shared",
-    "joins", "notes",  "hashes", "flags",   "low32",   "paired", "unspilled"};
+inline constexpr std::array<std::string_view, 16> kOptimizationNames = {
+    "ahead", "tables", "recall", "weights", "renewal", "order",  "defer",     "shared",
+    "joins", "notes",  "hashes", "flags",   "low32",   "paired", "unspilled", "index"};
 
 // Those that are on.
 class Optimizations {

@@ -104,6 +104,18 @@ struct Pair {
   bool recalled = false;  // an earlier run has made it
 };
 
+// A table of the program's that a site's own index leads through (translate::IndexHead).
+struct IndexTable {
+  uint32_t table_offset = 0;        // of 256 pointers, in the tables
+  CacheAddr fallback;               // where those without a target lead
+  std::vector<TargetAddr> targets;  // by index, as far as the program's table could be read
+  std::vector<uint32_t> stub_of;    // by pair; kNone if no index leads to its target
+  std::vector<translate::IndexedStub> stubs;  // the fallback's the first, if it is one
+  uint32_t led = 0;                           // pairs with a stub
+  bool is_off = true;  // leads nowhere any more, but threads may still be in a stub
+  static constexpr uint32_t kNone = UINT32_MAX;
+};
+
 struct SiteState {
   uint32_t unit = 0;
   translate::Site site;
@@ -112,6 +124,7 @@ struct SiteState {
   Chain chain;                                      // before that
   uint32_t table_offset = 0;
   translate::HashKind hash = translate::HashKind::kBits4to11;
+  std::unique_ptr<IndexTable> by_index;
 };
 
 // The counted ways into a block for those that come by no branch to it.

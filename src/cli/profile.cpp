@@ -33,6 +33,7 @@ struct Options {
   std::vector<std::string> no_opt;
   bool stress_renewal = false;
   bool stress_defer = false;
+  bool stress_index = false;
   uint64_t stress_end_steps = 0;
 };
 
@@ -144,6 +145,7 @@ Status run(const Options& options, const std::vector<std::string>& command,
   TRY(switch_off(options.no_opt, run_options));
   run_options.stress_renewal = options.stress_renewal;
   run_options.stress_defer = options.stress_defer;
+  run_options.stress_index = options.stress_index;
   run_options.stress_end_steps = options.stress_end_steps;
   run_options.recall = recall_folder();
   if (run_options.placement == engine::PlacementKind::kNone && !options.keep_counters.empty()) {
@@ -220,6 +222,7 @@ void register_profile(CLI::App& app, std::shared_ptr<CommandOutcome> outcome,
   // For tests (docs/hacking.md); nobody else gains by it.
   sub->add_flag("--stress-renewal", options->stress_renewal)->group("");
   sub->add_flag("--stress-defer", options->stress_defer)->group("");
+  sub->add_flag("--stress-index", options->stress_index)->group("");
   sub->add_option("--stress-end", options->stress_end_steps)->group("");
   sub->add_flag("-v,--verbose", options->verbose, "Say where the profile was written");
   sub->footer(

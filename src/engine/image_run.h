@@ -55,6 +55,7 @@ class ImageRun {
         signals_(*process_, region_, cache_, ledger_, service_) {
     cache_.set_optimizations(options.optimizations);
     if (options.stress_defer) cache_.defer_always();
+    if (options.stress_index) cache_.index_always();
     service_.set_before_exec([this](uint32_t slot) { totals_.name(slot); });
   }
 

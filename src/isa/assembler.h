@@ -17,6 +17,8 @@
 
 namespace tally::isa {
 
+inline constexpr uint32_t kJumpBytes = 5;  // jmp rel32
+
 class Assembler {
  public:
   Assembler(uint8_t* begin, size_t size_bytes, CacheAddr address)
@@ -54,6 +56,10 @@ class Assembler {
     gs_form(0, 0x81, 7, d);
     u32(imm);
   }
+  void cmp_reg32_imm(unsigned reg, uint32_t imm) {  // of the first eight; changes flags
+    raw(0x81, static_cast<uint8_t>(0xf8 | reg));
+    u32(imm);
+  }
   void jmp_gs(uint32_t d) { gs_form(0, 0xff, 4, d); }
 
   // ---- registers -----------------------------------------------------------------------------
@@ -73,6 +79,11 @@ class Assembler {
   }
   void movzx_second_byte(unsigned reg) {
     raw(0x0f, 0xb6, static_cast<uint8_t>(0xc4 | reg << 3 | reg));
+  }
+  // Of any register; the upper bytes become zero.
+  void movzx_low_byte(unsigned to, unsigned from) {
+    raw(static_cast<uint8_t>(0x40 | (to >= 8 ? 4 : 0) | (from >= 8 ? 1 : 0)), 0x0f, 0xb6,
+        static_cast<uint8_t>(0xc0 | (to & 7) << 3 | (from & 7)));
   }
   void pop_rcx() { u8(0x59); }
   void lea_rsp_rsp(uint32_t d) { raw(0x48, 0x8d, 0xa4, 0x24), u32(d); }
@@ -114,6 +125,10 @@ class Assembler {
   void jrcxz(uint8_t distance_bytes) { raw(0xe3, distance_bytes); }
   void jmp_table_times8(unsigned reg, uint32_t abs) {  // reg as for lea_times8
     raw(0xff, 0x24, static_cast<uint8_t>(0xc5 | reg << 3)), u32(abs);
+  }
+  void jmp_table_of_index(unsigned index, uint32_t abs) {  // any but rsp
+    if (index >= 8) u8(0x42);
+    raw(0xff, 0x24, static_cast<uint8_t>(0xc5 | (index & 7) << 3)), u32(abs);
   }
   void jmp_table_rcx8(uint32_t abs) { jmp_table_times8(1, abs); }
   void jmp_rcx() { raw(0xff, 0xe1); }

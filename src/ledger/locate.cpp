@@ -167,6 +167,12 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       const BlockRef from{site.unit, site.site.block};
       return site.site.call ? behind_call() : at_end_of(from);
     }
+    case CodeRecord::Kind::kIndexed: {
+      const CodeCache::TailPlace place = cache_.tail_place(*record, address);
+      Position p = at_start_of(place.ref);
+      p.block_counted = p.block_counted || place.side == CodeCache::Side::kTail;
+      return p;
+    }
     case CodeRecord::Kind::kArrival: {
       const ArrivalStub& arrival = cache_.arrivals()[record->index];
       if (arrival.stub.is_counted_at(address)) return at_start_of(arrival.to);

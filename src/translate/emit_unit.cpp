@@ -99,6 +99,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
   const int32_t counter = plan_.block_counter[b];
   uint8_t live = 0;
   code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
+  look_at_jump(b);
   for (uint32_t i = 0; i < block.insn_count; ++i) {
     const uint32_t index = block.first_insn + i;
     if (i == code.probe_insn) {
@@ -106,6 +107,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
       code.probe_counted = emit_count(counter, live);
     }
     emit_events(index);
+    if (head_ && i == head_->jump.first) emit_index_head();
     code_.insn_offset[index] = at();
     const Insn& insn = procedure_.insns[index];
     if (insn.flow == Flow::kNone) {
@@ -117,6 +119,38 @@ void UnitEmitter::emit_block(BlockIndex b) {
   }
   if (block.end == Flow::kNone) emit_next(b, block.first_edge);
   code.end = at();
+}
+
+// What each target does for itself must be the program's instructions and nothing else.
+void UnitEmitter::look_at_jump(BlockIndex b) {
+  const cfg::Block& block = procedure_.blocks[b];
+  jump_.reset();
+  head_.reset();
+  if (block.end != Flow::kIndirectJump) return;
+  const auto insns = procedure_.insns_of(block);
+  jump_ = unspilled_jump(b, insns.back());
+  if (!jump_ || !request_.by_index || request_.checked || request_.where != 0) return;
+  std::vector<std::span<const uint8_t>> bytes;
+  for (const Insn& insn : insns) bytes.push_back(bytes_of(insn));
+  const auto jump = isa::indexed_jump(bytes);
+  if (!jump) return;
+  constexpr uint32_t kTailBytesMax = 64;
+  if (insns.back().offset - insns[jump->first].offset > kTailBytesMax) return;
+  const uint32_t probe = code_.blocks[b].probe_insn;
+  if (probe != UINT32_MAX && probe > jump->first) return;
+  for (uint32_t i = jump->first; i < block.insn_count; ++i) {
+    const bool has_event =
+        std::ranges::binary_search(plan_.events, block.first_insn + i, {}, &Plan::Event::insn);
+    if (has_event || (i + 1 < block.insn_count && insns[i].disp_offset != 0)) return;
+  }
+  head_ = IndexHead{*jump, CacheAddr()};
+}
+
+void UnitEmitter::emit_index_head() {
+  as_->align_patch_jmp();
+  as_->jmp(as_->here().value() + isa::kJumpBytes + IndexHead::kRoomBytes);
+  head_->field = last_field().address();
+  for (uint32_t i = 0; i < IndexHead::kRoomBytes; ++i) as_->u8(0xcc);
 }
 
 void UnitEmitter::emit_check(BlockIndex b, uint32_t insn_of_block) {
@@ -292,7 +326,8 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
                             std::optional<Unspilled> unspilled) {
   as_->align_patch_jmp();
   as_->jmp(as_->here().value());
-  Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled};
+  Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled, {}};
+  if (unspilled) site.head = head_;
   const Field field = last_field();
   if (insn.disp_offset == 0) {
     site.room_bytes = kInlineDispatchBytes;
@@ -343,9 +378,9 @@ std::optional<Unspilled> UnitEmitter::unspilled_jump(BlockIndex b, const Insn& j
 
 void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
   if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
-  if (const auto jump = unspilled_jump(b, insn)) {
-    as_->mov_gs_reg(tcb::kTarget, jump->reg);
-    return emit_site(b, insn, false, jump);
+  if (jump_) {
+    as_->mov_gs_reg(tcb::kTarget, jump_->reg);
+    return emit_site(b, insn, false, jump_);
   }
   as_->mov_gs_rcx(tcb::kSpillRcx);
   emit_load_target(insn);
@@ -480,10 +515,10 @@ void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code)
 
 namespace {
 constexpr size_t kUnitOverheadBytes = 256;
-// Landing (80), counter (38), thunk, terminator and stubs (140), and what each instruction may
+// Landing (80), counter (38), thunk, terminator and stubs (160), and what each instruction may
 // grow.
 size_t block_bound_bytes(const cfg::Block& block) {
-  return block.size_bytes + 320u + block.insn_count * 4u;
+  return block.size_bytes + 340u + block.insn_count * 4u;
 }
 }  // namespace
 

@@ -95,6 +95,46 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
   return stub;
 }
 
+IndexedStub emit_indexed_stub(Assembler& as, std::span<const uint8_t> tail, uint64_t original,
+                              uint32_t counter, uint8_t flags_live, CacheAddr target,
+                              CacheAddr site_jump, const Unspilled& jump) {
+  constexpr uint8_t kNotEqual = 5;
+  const auto flags = jump.flags.code();
+  IndexedStub stub;
+  stub.entry = as.here();
+  as.bytes(tail.data(), tail.size());
+  stub.compares = as.here();
+  as.cmp_reg32_imm(jump.reg, static_cast<uint32_t>(original));
+  as.jcc(kNotEqual, as.here().value());
+  const uint32_t mismatch_field = as.offset() - 4;
+  if (flags_live != 0) as.bytes(flags.data(), flags.size());
+  const uint32_t counted = emit_counter(as, counter, flags_live);
+  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
+  as.jmp_anywhere(target.value());
+  as.patch_rel32(mismatch_field, as.here().value());
+  stub.mismatch = as.here();
+  as.bytes(flags.data(), flags.size());
+  as.jmp_anywhere(site_jump.value());
+  stub.end = as.here();
+  return stub;
+}
+
+IndexedStub emit_index_fallback(Assembler& as, std::span<const uint8_t> first,
+                                CacheAddr behind_it) {
+  IndexedStub stub;
+  stub.entry = as.here();
+  as.bytes(first.data(), first.size());
+  stub.compares = as.here();
+  as.jmp_anywhere(behind_it.value());
+  stub.counted = stub.mismatch = stub.end = as.here();
+  return stub;
+}
+
+void emit_index_dispatch(Assembler& as, const isa::IndexedJump& jump, uint32_t table_address) {
+  if (jump.masked) as.movzx_low_byte(jump.index, jump.from);
+  as.jmp_table_of_index(jump.index, table_address);
+}
+
 LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
                         Whereabouts at) {
   LinkStub stub;

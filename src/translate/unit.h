@@ -47,6 +47,19 @@
 // Should control ever get to such a jump without what makes its flags, it is made one of the other
 // kind.
 //
+// If such a jump goes through a table of the program's (isa/indexed_jump.h), its index may lead,
+// too. Then each target's code does what is left of the block by itself, and compares in a
+// register:
+//
+//   movzx edx, r15b                 movzx edx, r15b
+//   movsxd rax, [rcx + rdx*4]       jmp [table + rdx*8]    (a jump to what follows, until there is
+//   add rax, rcx                    movsxd ...; add ...     a table)
+//   jmp rax                         mov gs:[target], rax; ... as above
+//     its stub for a target         movsxd rax, [rcx + rdx*4]; add rax, rcx; cmp eax, it
+//                                   jne the jump above; (flags made again); inc; jmp target'
+//
+// The table is a guess, and may be: who is led wrongly finds out.
+//
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
 // Code that may change while it runs (`EmitRequest::checked`) compares its own bytes with those it
@@ -63,12 +76,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/address.h"
 #include "cfg/procedure.h"
 #include "isa/assembler.h"
 #include "isa/flags_again.h"
+#include "isa/indexed_jump.h"
 
 namespace tally::translate {
 
@@ -105,6 +120,14 @@ struct Unspilled {
   isa::FlagsAgain flags;
 };
 
+// In front of the tail of a block that jumps through a table (isa/indexed_jump.h).
+struct IndexHead {
+  isa::IndexedJump jump;
+  CacheAddr field;  // 32-bit distance of a `jmp` to the tail, over ...
+  // ... room for the dispatch: a mask and a jump through a table of 256 pointers.
+  static constexpr uint32_t kRoomBytes = 12;
+};
+
 // An indirect jump or call.
 struct Site {
   CacheAddr field;      // 32-bit distance of its `jmp first pair stub`
@@ -113,6 +136,7 @@ struct Site {
   bool call = false;
   uint32_t room_bytes = 0;  // behind the jump, for the dispatch of a hash table
   std::optional<Unspilled> unspilled;
+  std::optional<IndexHead> head;  // only with `unspilled`
 };
 
 struct SyscallSite {
@@ -266,6 +290,7 @@ struct EmitRequest {
   Compare compare = Compare::kAll64;
   Returns returns = Returns::kPaired;
   bool unspilled = true;           // jumps keep no register where none need be kept
+  bool by_index = true;            // and may be led by the program's own index
   uint8_t flags_assumed_live = 0;  // flags that counters keep even where they are known to be dead
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
@@ -334,6 +359,26 @@ Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t 
 Stub emit_unspilled_stub(isa::Assembler& as, uint64_t original, uint32_t counter,
                          uint8_t flags_live, CacheAddr target, CacheAddr miss,
                          const Unspilled& jump, Whereabouts at = {});
+// The way from an `IndexHead` to one target: the block's tail, and a comparison of where it leads.
+struct IndexedStub {
+  CacheAddr entry;     // the tail's copy
+  CacheAddr compares;  // behind the tail
+  CacheAddr counted;   // from here on the pair's counter has been incremented
+  CacheAddr mismatch;  // from here on: back to the jump, which asks who knows
+  CacheAddr end;
+  bool is_counted_at(CacheAddr address) const { return address >= counted && address < mismatch; }
+};
+// `site_jump`: the copy of the jump in the unit.
+IndexedStub emit_indexed_stub(isa::Assembler& as, std::span<const uint8_t> tail, uint64_t original,
+                              uint32_t counter, uint8_t flags_live, CacheAddr target,
+                              CacheAddr site_jump, const Unspilled& jump);
+// For indexes without a target, where the head has masked one: the tail's first instruction, then
+// `behind_it`.
+IndexedStub emit_index_fallback(isa::Assembler& as, std::span<const uint8_t> first,
+                                CacheAddr behind_it);
+// Into the room of a head.
+void emit_index_dispatch(isa::Assembler& as, const isa::IndexedJump& jump, uint32_t table_address);
+
 // Gives the register, and the flags if they matter, what they had in front of the jump.
 enum class FlagsMatter : uint8_t { kNo, kYes };
 void emit_again(isa::Assembler& as, const Unspilled& jump, FlagsMatter flags);

@@ -127,6 +127,11 @@ class UnitEmitter {
 
   void emit_landing(BlockIndex b);
 
+  // What is known of the jump that ends a block.
+  void look_at_jump(BlockIndex b);
+  // Room for a dispatch, in front of the tail of a jump through a table.
+  void emit_index_head();
+
   // The first point of the block at which `inc` may change the flags; the front if there is none.
   uint32_t counter_position(const cfg::Block& block, uint8_t& live) const;
 
@@ -253,7 +258,9 @@ class UnitEmitter {
   UnitCode code_;
   uint32_t hot_base_ = 0;
   uint32_t cold_base_ = 0;
-  BlockIndex block_ = 0;  // being emitted
+  BlockIndex block_ = 0;           // being emitted
+  std::optional<Unspilled> jump_;  // of its end
+  std::optional<IndexHead> head_;
   std::vector<uint32_t> return_edge_;
   std::vector<BlockIndex> next_;
   std::vector<Fixup> fixups_;

@@ -24,6 +24,7 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAMS = {
     "asm_indirect": ("gcc", "O0", "nopie", "nolibc"),
     "asm_jump_apart": ("gcc", "O0", "nopie", "nolibc"),
+    "asm_jump_by_index_few": ("gcc", "O0", "nopie", "nolibc"),
     "asm_jump_middle": ("gcc", "O0", "pie", "nolibc"),
     "asm_jump_out": ("gcc", "O0", "pie", "nolibc"),
     "asm_jump_out_large": ("gcc", "O0", "nopie", "nolibc"),
@@ -33,6 +34,7 @@ PROGRAMS = {
     "tail_call": ("gcc", "O2", "pie", "nolibc"),
 }
 WAYS = ((), ("--no-opt=paired,low32,hashes,joins",), ("--stress-renewal",))
+BY_INDEX = ("--stress-index",)
 # These surely ask again once something was translated in mid-run, from described code.
 PAIRED_LATE = ("tail_call",)
 # Each end is that of a first run.
@@ -69,12 +71,13 @@ class Ends:
         self.what = f"{os.path.basename(program)} {' '.join(options)}"
         self.order = native(program)
         self.tried = {}  # by steps: how many instructions
-        self.paired = self.paired_late = 0
+        self.paired = self.paired_late = self.by_index = 0
 
     def at(self, steps):
         """How many instructions were executed then; None if the program ended by itself."""
         said = f"{self.what}, end after {steps}"
         killed, counted, facts = end_after(self.program, steps, self.options, said)
+        self.by_index += int(facts["jumps_by_index"])
         self.paired += int(facts["returns_paired"])
         self.paired_late += int(facts["procedures_paired_late"])
         total = sum(counted.values())
@@ -89,6 +92,9 @@ class Ends:
             complain(f"{said}: ended by itself after {total} of {len(self.order)} instructions")
         self.tried[steps] = total
         return total if killed else None
+
+    def count(self):
+        return len(self.tried)
 
     def try_all(self, every):
         last = 64
@@ -113,9 +119,11 @@ for name, config in PROGRAMS.items():
     source = next(p for p in (os.path.join(HERE, "programs", name + s) for s in (".c", ".S"))
                   if os.path.exists(p))
     program = build(Program(source), config, WORK)
-    for options in WAYS:
+    for options in (*WAYS, BY_INDEX) if "by_index" in name else WAYS:
         ends = Ends(program, options)
         ends.try_all(every=wanted != "")
+        if options == BY_INDEX and ends.by_index < ends.count():
+            complain(f"{ends.what}: {ends.by_index} jumps went by the program's index")
         stressed = "--stress-renewal" in options  # which may pair the returns of any of them
         late = stressed and name in PAIRED_LATE
         large = name.endswith("_large") and "paired" not in str(options)

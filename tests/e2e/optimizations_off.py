@@ -84,7 +84,7 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
     program = compile_c(kind, SOURCE, *flags)
     results, misses, code = {}, {}, {}
     for off in ("", "ahead", "tables", "ahead,tables", "joins", "hashes", "flags", "low32",
-                "unspilled", "again"):
+                "unspilled", "index", "again"):
         file = f"{kind}-{off.replace(',', '-') or 'on'}.tally"
         option = [f"--no-opt=recall{',' if off else ''}{off}".replace(",again", "")]
         done = accepted(["profile", "-o", path(file), *option, "--", program], f"{kind} {off}")
@@ -107,9 +107,14 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
     if not misses[""] < misses["joins"]:
         complain(f"{kind}: joining links spares no misses: {misses}")
     # In one run of two hundred addresses lie so that all their bits are compared anyway.
-    for longer in ("flags", "low32", "unspilled"):
+    for longer in ("flags", "low32"):
         if not code[""] < code[longer] and not code["again"] < code[longer]:
             complain(f"{kind}: without {longer} the code is not longer: {code}")
+    # What leads by the index is code more, and goes together with it.
+    if not code["index"] < max(code[""], code["again"]):
+        complain(f"{kind}: without index the code is not shorter: {code}")
+    if not code["index"] < code["unspilled"]:
+        complain(f"{kind}: without unspilled the code is not longer: {code}")
     # The table of `pick` is read through code of its own.
     if not code["hashes"] < max(code[""], code["again"]):
         complain(f"{kind}: without hashes the code is not shorter: {code}")
