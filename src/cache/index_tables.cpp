@@ -147,7 +147,8 @@ bool CodeCache::make_index(SiteState& state, uint32_t site_id) {
 
 void CodeCache::lead_by_index(uint32_t site_id) {
   SiteState& state = sites_[site_id];
-  if (!state.site.head) return;
+  // Without the latter, flags cannot be made again any more (keep_flags).
+  if (!state.site.head || !state.site.unspilled) return;
   if (state.pairs.size() <= indexed_above_pairs_) return;
   const bool is_first = state.by_index == nullptr;
   if (is_first) state.by_index = std::make_unique<IndexTable>();

@@ -77,6 +77,17 @@ _start:
   mov $ROUNDS, %r14d
 again:
   xor %r12d, %r12d
+  // One that is first come to from elsewhere, behind what makes its flags.
+  xor %r15d, %r15d
+  mov $16, %r10d
+  lea first(%rip), %rcx
+  lea two(%rip), %rax
+  lea late_jump(%rip), %rsi
+  jmp *%rsi
+back_16:
+  ADD_UP
+  ALL 17 late first INDEXES
+  ALL 18 late second INDEXES
   ALL 1 bounded first INDEXES
   ALL 2 bounded second INDEXES
   ALL 3 bounded changing INDEXES
@@ -161,6 +172,13 @@ behind_add:
   lea 7(%r8), %r9d
   jmp *%rax
 
+late:
+  movzbl %r15b, %edx
+  movslq (%rcx, %rdx, 4), %rax
+  add %rcx, %rax
+late_jump:
+  jmp *%rax
+
 by_rbx:
   movzbl %r15b, %ebx
   movslq (%rcx, %rbx, 4), %rbx
@@ -196,7 +214,7 @@ looks:
   pop %rax
   and $kAll, %eax
 back:
-.irp number, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+.irp number, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
   cmp $\number, %r10d
   je back_\number
 .endr
