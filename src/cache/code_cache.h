@@ -438,6 +438,7 @@ class CodeCache : public Translated {
   void add_indexed(SiteState& state, uint32_t site_id, uint32_t index);
   void set_index(const SiteState& state, uint32_t pair, CacheAddr way);
   void leave_index(SiteState& state);
+  void refuse_index(SiteState& state);
   uint32_t done_in_tail(const SiteState& state, const translate::IndexedStub& stub,
                         CacheAddr address) const;
   bool is_boundary_of_tail(const CodeRecord& record, CacheAddr address) const;

@@ -153,6 +153,7 @@ void CodeCache::lead_by_index(uint32_t site_id) {
   const bool is_first = state.by_index == nullptr;
   if (is_first) state.by_index = std::make_unique<IndexTable>();
   IndexTable& table = *state.by_index;
+  if (table.is_refused) return;
   // The first targets may have been elsewhere: more of them, and it is tried again.
   const bool tries = table.targets.empty() && (is_first || std::has_single_bit(state.pairs.size()));
   const bool is_new = tries && make_index(state, site_id);
@@ -203,6 +204,12 @@ void CodeCache::leave_index(SiteState& state) {
   if (state.by_index == nullptr || state.by_index->is_off) return;
   put_jmp(state.site.head->field, tail_of(state));
   state.by_index->is_off = true;
+}
+
+void CodeCache::refuse_index(SiteState& state) {
+  leave_index(state);
+  if (state.by_index == nullptr) state.by_index = std::make_unique<IndexTable>();
+  state.by_index->is_refused = true;
 }
 
 // Instructions of the tail that are done in front of `address`, which is in a stub.

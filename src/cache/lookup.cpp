@@ -102,6 +102,7 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   const uint64_t key =
       static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
   if (const uint32_t* found = arrival_index_.find(key)) return arrivals_[*found];
+  keep_flags_from(ref);
   const Unit& unit = *units_[ref.unit];
   Area& area = area_of(ref);
   ArrivalStub arrival;
@@ -213,6 +214,7 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
     // Another thread may have asked for the same a moment ago.
     if (link_pairs_[it->second].to == to) return link_pairs_[it->second].stub.entry;
   }
+  keep_flags_from(to);
   const Unit& source = *units_[links_[link_id].first];
   const Unit& destination = *units_[to.unit];
   LinkPair pair;
@@ -296,6 +298,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
 // ---- indirect branches -------------------------------------------------------------------------
 
 Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
+  keep_flags_from(to);
   const Unit& destination = *units_[to.unit];
   Area& area = *units_[state.unit]->area;
   const auto site_id = static_cast<uint32_t>(&state - sites_.data());
@@ -422,11 +425,17 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
 // ---- jumps that keep nothing -------------------------------------------------------------------
 
 void CodeCache::keep_flags_from(BlockRef ref) {
+  if (ref.insn == 0) return;
   const Unit& unit = *units_[ref.unit];
   for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
-    const auto& jump = sites_[unit.first_site + i].site.unspilled;
-    if (unit.code.sites[i].block != ref.block || !jump || ref.insn <= jump->flags.insn) continue;
-    keep_flags(unit.first_site + i);
+    if (unit.code.sites[i].block != ref.block) continue;
+    SiteState& state = sites_[unit.first_site + i];
+    if (const auto& head = state.site.head) {
+      const bool unbounded = ref.insn > head->jump.bounded_by && ref.insn < head->jump.first;
+      if (unbounded) refuse_index(state);
+    }
+    const auto& jump = state.site.unspilled;
+    if (jump && ref.insn > jump->flags.insn) keep_flags(unit.first_site + i);
   }
 }
 

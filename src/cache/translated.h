@@ -112,7 +112,8 @@ struct IndexTable {
   std::vector<uint32_t> stub_of;    // by pair; kNone if no index leads to its target
   std::vector<translate::IndexedStub> stubs;  // the fallback's the first, if it is one
   uint32_t led = 0;                           // pairs with a stub
-  bool is_off = true;  // leads nowhere any more, but threads may still be in a stub
+  bool is_off = true;       // leads nowhere any more, but threads may still be in a stub
+  bool is_refused = false;  // for good: control may come there with an index that is not bounded
   static constexpr uint32_t kNone = UINT32_MAX;
 };
 

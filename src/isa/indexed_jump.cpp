@@ -98,6 +98,8 @@ class Finder {
     const auto set = writer(memory.index, *load);
     if (!set) return std::nullopt;
     if (bounds(insns_[*set], found.index)) {
+      if (may_fault(*set + 1, *load)) return std::nullopt;
+      found.bounded_by = static_cast<uint8_t>(*set);
       found.first = static_cast<uint8_t>(*load);
       return found;
     }
@@ -105,11 +107,18 @@ class Finder {
     if (!from || *from == found.index || *set > UINT8_MAX) return std::nullopt;
     found.masked = true;
     found.from = *from;
-    found.first = static_cast<uint8_t>(*set);
+    found.first = found.bounded_by = static_cast<uint8_t>(*set);
     return found;
   }
 
  private:
+  bool may_fault(size_t begin, size_t end) const {
+    for (size_t i = begin; i < end; ++i) {
+      if (step(i).has_memory && step(i).step != TableStep::kLea) return true;
+    }
+    return false;
+  }
+
   const TableInsn& step(size_t i) const { return steps_[i - low_]; }
 
   // The last instruction in front of `before` that writes the register, if it is in sight.

@@ -20,6 +20,10 @@
 //     add    rax, r15
 //     jmp    rax
 //
+// Who comes to the block between the instruction that bounds the index and the tail comes without
+// that: there the caller must not lead by it.  What may fault is not between them, since a handler
+// may change any register.
+//
 // What is found is a way of guessing, never a proof: neither what is in the table nor its place is
 // looked at here.
 //
@@ -35,6 +39,7 @@ namespace tally::isa {
 
 struct IndexedJump {
   uint8_t first = 0;             // instruction of the block that the tail begins with
+  uint8_t bounded_by = 0;        // the instruction that bounds the index; `first` if it is masked
   uint8_t index = 0;             // register that is below 256 in front of the tail ...
   bool masked = false;           // ... once it has been given the low byte of
   uint8_t from = 0;              // this one; until then it is free

@@ -88,6 +88,7 @@ back_16:
   ADD_UP
   ALL 17 late first INDEXES
   ALL 18 late second INDEXES
+  ALL 19 between first INDEXES
   ALL 1 bounded first INDEXES
   ALL 2 bounded second INDEXES
   ALL 3 bounded changing INDEXES
@@ -132,6 +133,14 @@ back_14:
   jmp *%rsi
 back_15:
   ADD_UP
+  // With an index that nothing has bounded, to a table that is as long.
+  mov $20, %r10d
+  mov $301, %edx
+  lea wide(%rip), %rcx
+  lea between_load(%rip), %rsi
+  jmp *%rsi
+back_20:
+  ADD_UP
   inc %r13d
   cmp $3, %r13d
   jne into
@@ -170,6 +179,16 @@ behind:
 behind_add:
   add $1, %r8d
   lea 7(%r8), %r9d
+  jmp *%rax
+
+between:
+  movzbl %r15b, %edx
+  mov $1, %r9d
+between_load:
+  mov $2, %r8d
+  mov $3, %r9d
+  movslq (%rcx, %rdx, 4), %rax
+  add %rcx, %rax
   jmp *%rax
 
 late:
@@ -214,7 +233,7 @@ looks:
   pop %rax
   and $kAll, %eax
 back:
-.irp number, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
+.irp number, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20
   cmp $\number, %r10d
   je back_\number
 .endr

@@ -32,6 +32,7 @@ const Bytes kLoadEaxR14d = {0x41, 0x8b, 0xc6};
 const Bytes kIncEdx = {0xff, 0xc2};
 const Bytes kMulRsi = {0x48, 0xf7, 0xe6};
 const Bytes kMovDl7 = {0xb2, 0x07};
+const Bytes kLoadEsiRdi = {0x8b, 0x37};
 const Bytes kShrEbx7 = {0xc1, 0xeb, 0x07};
 const Bytes kLoadRaxRcxRdx4 = {0x48, 0x63, 0x04, 0x91};
 const Bytes kLoadRaxR15Rax4 = {0x49, 0x63, 0x04, 0x87};
@@ -51,6 +52,7 @@ TEST(IndexedJump, Distances) {
       const auto found = find({kIncEdx, bound, kLoadRaxRcxRdx4, kAddRaxRcx, jump});
       ASSERT_TRUE(found);
       EXPECT_EQ(found->first, 2);
+      EXPECT_EQ(found->bounded_by, 1);
       EXPECT_EQ(found->index, 2);
       EXPECT_FALSE(found->masked);
       EXPECT_TRUE(found->has_base);
@@ -66,6 +68,7 @@ TEST(IndexedJump, TheIndexIsMaskedWhereItIsCopied) {
     const auto found = find({kIncEdx, copy, kLoadRaxR15Rax4, kAddRaxR15, kJmpRax});
     ASSERT_TRUE(found);
     EXPECT_EQ(found->first, 1);
+    EXPECT_EQ(found->bounded_by, 1);
     EXPECT_EQ(found->index, 0);
     EXPECT_TRUE(found->masked);
     EXPECT_EQ(found->from, 14);
@@ -78,6 +81,7 @@ TEST(IndexedJump, PointersWithWorkInBetween) {
       find({kMovEaxR14d, kAndEax127, kShrEbx7, kLoadRaxR14Rax8, kLeaRcxRbx64, kJmpRax});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->first, 3);
+  EXPECT_EQ(found->bounded_by, 1);
   EXPECT_FALSE(found->masked);
   EXPECT_EQ(found->base, 14);
   EXPECT_FALSE(found->holds_distances);
@@ -105,6 +109,7 @@ TEST(IndexedJump, NothingIsTakenToBeBoundThatIsNot) {
       {kMovEdxEdx},  // nowhere to put the low byte
       {kMovRdxRax},
       {kMovEdxEax, kIncEdx},
+      {kMovzxEdxR15b, kLoadEsiRdi},  // which may fault, and then anything may have changed
   };
   for (std::vector<Bytes> insns : fronts) {
     insns.insert(insns.end(), {kLoadRaxRcxRdx4, kAddRaxRcx, kJmpRax});
