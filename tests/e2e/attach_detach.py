@@ -397,6 +397,7 @@ def processes_of_it():
     sleeper = start("sleep", "100")
     time.sleep(0.1)
     attached = Attached(sleeper.pid, "killed.tally")
+    time.sleep(0.1)  # killed while its call is restarted it may be not exact (docs/exactness.md)
     sleeper.kill()
     attached.end(None)
     report("killed.tally")
