@@ -28,6 +28,13 @@ uint32_t behind_syscall(const Unit& unit, uint32_t block) {
   return UINT32_MAX;
 }
 
+// At the copy of a `syscall`.  If the kernel has rolled it back, to make it once more, it has begun
+// all the same; rcx holds the address behind it then.  Who comes there for the first time has come
+// over a `jrcxz`.
+bool is_made_again(const user_regs_struct& regs) {
+  return regs.rcx != 0;
+}
+
 // What a thread is about to ask that has come to an entry of the gateway.
 Request entry_at(const Gateways& entries, CacheAddr address) {
   if (address < entries.indirect) return Request::kLink;
@@ -419,6 +426,9 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
         if (code.edge_counted != 0 && offset >= code.edge_counted) {
           return behind_inline_counter(unit, block);
         }
+        return at_end_of(ref);
+      }
+      if (is_made_again(regs) && offset + isa::kSyscallBytes == behind_syscall(unit, block)) {
         return at_end_of(ref);
       }
       break;
