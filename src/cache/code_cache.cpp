@@ -80,7 +80,7 @@ Result<BlockRef> CodeCache::resolve(TargetAddr address, Arrival how) {
   const LinkAddr link = module->to_link(address);
   if (const BlockRef ref = inside(link, units_meeting(*module, {link, link + 1})); ref.valid()) {
     TRY(give_code(ref));
-    keep_flags_from(ref);
+    allow_for_entry_at(ref);
     return ref;
   }
   TRY(translate_at(*module, link, how));

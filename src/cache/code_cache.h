@@ -180,6 +180,7 @@ class CodeCache : public Translated {
 
   // All but the first block of each procedure is left out until control gets there: for tests.
   void defer_always() { defers_always_ = true; }
+  // A jump's first target is enough for a table of its own: for tests.
   void index_always() { indexed_above_pairs_ = 0; }
 
   // The answers to requests: where to go on.
@@ -354,8 +355,9 @@ class CodeCache : public Translated {
   // The instruction in the middle of a translated block, if the address is one; only units in
   // `candidates` are looked at.
   BlockRef inside(LinkAddr address, const std::vector<uint32_t>& candidates) const;
-  // Control comes to the middle of a block, so what makes the flags of its jump may not have run.
-  void keep_flags_from(BlockRef ref);
+  // Control comes to the middle of a block: what makes the flags of its jump, and what bounds its
+  // index, may not have run.
+  void allow_for_entry_at(BlockRef ref);
   void keep_flags(uint32_t site_id);
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
@@ -437,8 +439,8 @@ class CodeCache : public Translated {
   void lead_by_index(uint32_t site_id);
   void add_indexed(SiteState& state, uint32_t site_id, uint32_t index);
   void set_index(const SiteState& state, uint32_t pair, CacheAddr way);
+  void unset_index(const SiteState& state, uint32_t pair);
   void leave_index(SiteState& state);
-  void refuse_index(SiteState& state);
   uint32_t done_in_tail(const SiteState& state, const translate::IndexedStub& stub,
                         CacheAddr address) const;
   bool is_boundary_of_tail(const CodeRecord& record, CacheAddr address) const;

@@ -11,6 +11,8 @@
 // lead.
 //
 // Only targets in the same unit have stubs, so they live as long as the unit.
+#include <string.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -84,7 +86,6 @@ std::vector<TargetAddr> CodeCache::guess_table(const SiteState& state) const {
   for (const Pair& pair : state.pairs) {
     if (!pair.cut && pair.to.unit == state.unit) wanted.push_back(pair.target);
   }
-  std::ranges::sort(wanted);
   std::vector<TargetAddr> best;
   size_t best_hits = wanted.size() / 2;
   for (const LinkAddr table : tables_of(unit, state.site.head->jump)) {
@@ -140,24 +141,23 @@ bool CodeCache::make_index(SiteState& state, uint32_t site_id) {
   isa::Assembler as(region_.code(begin), IndexHead::kRoomBytes, begin);
   emit_index_dispatch(as, state.site.head->jump, region_.tables_base() + table.table_offset);
   CHECK(!as.overflowed()) << "a dispatch longer than its room";
-  table.is_off = false;
+  table.state = IndexTable::State::kLeads;
   stats_.indexed += 1;
   return true;
 }
 
 void CodeCache::lead_by_index(uint32_t site_id) {
   SiteState& state = sites_[site_id];
-  // Without the latter, flags cannot be made again any more (keep_flags).
-  if (!state.site.head || !state.site.unspilled) return;
-  if (state.pairs.size() <= indexed_above_pairs_) return;
+  if (!state.site.head || state.pairs.size() <= indexed_above_pairs_) return;
   const bool is_first = state.by_index == nullptr;
   if (is_first) state.by_index = std::make_unique<IndexTable>();
   IndexTable& table = *state.by_index;
-  if (table.is_refused) return;
-  // The first targets may have been elsewhere: more of them, and it is tried again.
-  const bool tries = table.targets.empty() && (is_first || std::has_single_bit(state.pairs.size()));
-  const bool is_new = tries && make_index(state, site_id);
-  if (table.is_off) return;
+  bool is_new = false;
+  if (table.state == IndexTable::State::kNotYet) {
+    // The first targets may have been elsewhere: more of them, and it is tried again.
+    is_new = (is_first || std::has_single_bit(state.pairs.size())) && make_index(state, site_id);
+  }
+  if (table.state != IndexTable::State::kLeads) return;
   for (auto i = static_cast<uint32_t>(table.stub_of.size()); i < state.pairs.size(); ++i) {
     table.stub_of.push_back(IndexTable::kNone);
     add_indexed(state, site_id, i);
@@ -190,26 +190,25 @@ void CodeCache::add_indexed(SiteState& state, uint32_t site_id, uint32_t index) 
 
 // All indexes of a pair's target.
 void CodeCache::set_index(const SiteState& state, uint32_t pair, CacheAddr way) {
-  const IndexTable* table = state.by_index.get();
-  if (table == nullptr || table->is_off || pair >= table->stub_of.size()) return;
-  if (table->stub_of[pair] == IndexTable::kNone) return;
-  for (uint32_t i = 0; i < table->targets.size(); ++i) {
-    if (table->targets[i] != state.pairs[pair].target) continue;
-    set_table_head(table->table_offset, static_cast<uint8_t>(i), way);
+  if (!state.leads_by_index() || pair >= state.by_index->stub_of.size()) return;
+  const IndexTable& table = *state.by_index;
+  if (table.stub_of[pair] == IndexTable::kNone) return;
+  for (uint32_t i = 0; i < table.targets.size(); ++i) {
+    if (table.targets[i] != state.pairs[pair].target) continue;
+    set_table_head(table.table_offset, static_cast<uint8_t>(i), way);
   }
 }
 
-// From now on the tail in the unit is used alone.
-void CodeCache::leave_index(SiteState& state) {
-  if (state.by_index == nullptr || state.by_index->is_off) return;
-  put_jmp(state.site.head->field, tail_of(state));
-  state.by_index->is_off = true;
+void CodeCache::unset_index(const SiteState& state, uint32_t pair) {
+  if (state.leads_by_index()) set_index(state, pair, state.by_index->fallback);
 }
 
-void CodeCache::refuse_index(SiteState& state) {
-  leave_index(state);
+// From now on, and for good, the tail in the unit is used alone.
+void CodeCache::leave_index(SiteState& state) {
+  if (!state.site.head) return;
+  if (state.leads_by_index()) put_jmp(state.site.head->field, tail_of(state));
   if (state.by_index == nullptr) state.by_index = std::make_unique<IndexTable>();
-  state.by_index->is_refused = true;
+  state.by_index->state = IndexTable::State::kNoMore;
 }
 
 // Instructions of the tail that are done in front of `address`, which is in a stub.

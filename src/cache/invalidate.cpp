@@ -91,7 +91,7 @@ void CodeCache::remove_pair(uint32_t site_id, uint32_t index) {
   SiteState& state = sites_[site_id];
   Pair& pair = state.pairs[index];
   pair.cut = true;
-  set_index(state, index, state.by_index ? state.by_index->fallback : CacheAddr());
+  unset_index(state, index);
   if (state.buckets == nullptr) {
     remove_entry(state.chain, pair.stub.entry, state.site.miss_stub,
                  [&](CacheAddr head) { set_branch(state.site.field, head); });

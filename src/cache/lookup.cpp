@@ -10,8 +10,6 @@ namespace tally::engine {
 
 using namespace translate;
 
-namespace {}  // namespace
-
 // ---- patching ----------------------------------------------------------------------------------
 // Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
 // new value.
@@ -102,7 +100,6 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   const uint64_t key =
       static_cast<uint64_t>(ref.unit) << 44 | static_cast<uint64_t>(ref.block) << 20 | ref.insn;
   if (const uint32_t* found = arrival_index_.find(key)) return arrivals_[*found];
-  keep_flags_from(ref);
   const Unit& unit = *units_[ref.unit];
   Area& area = area_of(ref);
   ArrivalStub arrival;
@@ -214,7 +211,6 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
     // Another thread may have asked for the same a moment ago.
     if (link_pairs_[it->second].to == to) return link_pairs_[it->second].stub.entry;
   }
-  keep_flags_from(to);
   const Unit& source = *units_[links_[link_id].first];
   const Unit& destination = *units_[to.unit];
   LinkPair pair;
@@ -298,7 +294,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
 // ---- indirect branches -------------------------------------------------------------------------
 
 Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
-  keep_flags_from(to);
+  allow_for_entry_at(to);
   const Unit& destination = *units_[to.unit];
   Area& area = *units_[state.unit]->area;
   const auto site_id = static_cast<uint32_t>(&state - sites_.data());
@@ -424,7 +420,7 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
 
 // ---- jumps that keep nothing -------------------------------------------------------------------
 
-void CodeCache::keep_flags_from(BlockRef ref) {
+void CodeCache::allow_for_entry_at(BlockRef ref) {
   if (ref.insn == 0) return;
   const Unit& unit = *units_[ref.unit];
   for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
@@ -432,7 +428,7 @@ void CodeCache::keep_flags_from(BlockRef ref) {
     SiteState& state = sites_[unit.first_site + i];
     if (const auto& head = state.site.head) {
       const bool unbounded = ref.insn > head->jump.bounded_by && ref.insn < head->jump.first;
-      if (unbounded) refuse_index(state);
+      if (unbounded) leave_index(state);
     }
     const auto& jump = state.site.unspilled;
     if (jump && ref.insn > jump->flags.insn) keep_flags(unit.first_site + i);
@@ -505,7 +501,7 @@ void CodeCache::cut(TargetRange range) {
     for (uint32_t i = 0; i < state.pairs.size(); ++i) {
       if (!range.contains(state.pairs[i].target)) continue;
       state.pairs[i].cut = true;
-      set_index(state, i, state.by_index ? state.by_index->fallback : CacheAddr());
+      unset_index(state, i);
     }
     rebuild(state.chain, state.site.miss_stub,
             [&](CacheAddr head) { set_branch(state.site.field, head); });

@@ -158,7 +158,7 @@ void CodeCache::hold_jump(uint32_t site) {
   if (state.site.call || state.pairs.empty()) return;
   const CacheAddr field = state.site.field;
   const bool erased = is_erased(field);
-  const bool by_index = state.by_index != nullptr && !state.by_index->is_off;
+  const bool by_index = state.leads_by_index();
   if (by_index) put_jmp(state.site.head->field, tail_of(state));
   held_jumps_.push_back({site, field, state.site.miss_stub, erased, CacheAddr(), by_index});
   if (erased) {
@@ -174,8 +174,7 @@ void CodeCache::hold_jump(uint32_t site) {
 void CodeCache::release() {
   landings_.release();
   for (const HeldJump& held : held_jumps_) {
-    const IndexTable* table = sites_[held.site].by_index.get();
-    if (held.by_index && table != nullptr && !table->is_off) {
+    if (held.by_index && sites_[held.site].leads_by_index()) {
       erase_jmp(sites_[held.site].site.head->field);
     }
     if (is_erased(held.field) || branch_target(held.field) != held.miss_stub) continue;

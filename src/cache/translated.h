@@ -112,8 +112,9 @@ struct IndexTable {
   std::vector<uint32_t> stub_of;    // by pair; kNone if no index leads to its target
   std::vector<translate::IndexedStub> stubs;  // the fallback's the first, if it is one
   uint32_t led = 0;                           // pairs with a stub
-  bool is_off = true;       // leads nowhere any more, but threads may still be in a stub
-  bool is_refused = false;  // for good: control may come there with an index that is not bounded
+  // Where it leads no more, threads may still be in a stub.
+  enum class State : uint8_t { kNotYet, kLeads, kNoMore };
+  State state = State::kNotYet;
   static constexpr uint32_t kNone = UINT32_MAX;
 };
 
@@ -126,6 +127,9 @@ struct SiteState {
   uint32_t table_offset = 0;
   translate::HashKind hash = translate::HashKind::kBits4to11;
   std::unique_ptr<IndexTable> by_index;
+  bool leads_by_index() const {
+    return by_index != nullptr && by_index->state == IndexTable::State::kLeads;
+  }
 };
 
 // The counted ways into a block for those that come by no branch to it.

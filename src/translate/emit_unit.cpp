@@ -128,10 +128,10 @@ void UnitEmitter::look_at_jump(BlockIndex b) {
   head_.reset();
   if (block.end != Flow::kIndirectJump) return;
   const auto insns = procedure_.insns_of(block);
-  jump_ = unspilled_jump(b, insns.back());
-  if (!jump_ || !request_.by_index || request_.checked || request_.where != 0) return;
   std::vector<std::span<const uint8_t>> bytes;
   for (const Insn& insn : insns) bytes.push_back(bytes_of(insn));
+  jump_ = unspilled_jump(insns.back(), bytes);
+  if (!jump_ || !request_.by_index || request_.checked || request_.where != 0) return;
   const auto jump = isa::indexed_jump(bytes);
   if (!jump) return;
   constexpr uint32_t kTailBytesMax = 64;
@@ -326,8 +326,8 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
                             std::optional<Unspilled> unspilled) {
   as_->align_patch_jmp();
   as_->jmp(as_->here().value());
-  Site site{last_field().address(), CacheAddr(), b, call, 0, unspilled, {}};
-  if (unspilled) site.head = head_;
+  Site site{last_field().address(),          CacheAddr(), b, call, 0, unspilled,
+            unspilled ? head_ : std::nullopt};
   const Field field = last_field();
   if (insn.disp_offset == 0) {
     site.room_bytes = kInlineDispatchBytes;
@@ -357,21 +357,18 @@ void UnitEmitter::emit_load_target(const Insn& insn) {
   }
 }
 
-std::optional<Unspilled> UnitEmitter::unspilled_jump(BlockIndex b, const Insn& jump) const {
-  const cfg::Block& block = procedure_.blocks[b];
+std::optional<Unspilled> UnitEmitter::unspilled_jump(
+    const Insn& jump, std::span<const std::span<const uint8_t>> insns) const {
   if (!request_.unspilled || request_.compare != Compare::kLow32) return std::nullopt;
-  if (jump.flow != Flow::kIndirectJump || block.insn_count < 2) return std::nullopt;
-  const auto bytes = bytes_of(jump);
+  if (insns.size() < 2) return std::nullopt;
+  const std::span<const uint8_t> bytes = insns.back();
   const uint8_t through = bytes[jump.modrm_offset];
   constexpr uint8_t kRax = 0xe0, kNotrack = 0x3e;  // ModRM of jmp rax
   if ((through & 0xfc) != kRax || bytes.size() != jump.modrm_offset + 1u) return std::nullopt;
   // In front of the opcode no REX that would name another register.
   const bool prefixed = jump.modrm_offset == 2 && bytes[0] == kNotrack;
   if (jump.modrm_offset != 1 && !prefixed) return std::nullopt;
-  std::vector<std::span<const uint8_t>> before;
-  for (const Insn& insn : procedure_.insns_of(block)) before.push_back(bytes_of(insn));
-  before.pop_back();
-  const auto flags = isa::flags_again(before);
+  const auto flags = isa::flags_again(insns.first(insns.size() - 1));
   if (!flags) return std::nullopt;
   return Unspilled{static_cast<uint8_t>(through & 3), *flags};
 }

@@ -44,14 +44,17 @@ void point_mismatch(Assembler& as, const Verify& verify, uint64_t target) {
 
 namespace {
 
-// The second half of a stub.
-void count_and_go(Assembler& as, Stub& stub, uint32_t counter, uint8_t flags_live, CacheAddr target,
-                  Whereabouts at) {
+constexpr uint8_t kNotEqual = 5;  // the condition's number
+
+// The second half of a stub; from where on the counter has been incremented.
+CacheAddr count_and_go(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
+                       Whereabouts at) {
   if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
   const uint32_t counted = emit_counter(as, counter, flags_live);
-  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
+  const CacheAddr begin(as.here().value() - as.offset());
   if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
   as.jmp_anywhere(target.value());
+  return begin + counted;
 }
 
 }  // namespace
@@ -63,7 +66,7 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   const Verify verify = emit_verify(as, original, compare);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
-  count_and_go(as, stub, counter, flags_live, target, at);
+  stub.counted = count_and_go(as, counter, flags_live, target, at);
   stub.mismatch = as.here();
   stub.mismatch_slot = as.jmp_slot(miss.value());
   point_mismatch(as, verify, stub.mismatch.value());
@@ -79,7 +82,6 @@ void emit_again(Assembler& as, const Unspilled& jump, FlagsMatter flags) {
 
 Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
                          CacheAddr target, CacheAddr miss, const Unspilled& jump, Whereabouts at) {
-  constexpr uint8_t kNotEqual = 5;
   Stub stub;
   stub.entry = as.here();
   as.cmp_gs32_imm(tcb::kTarget, static_cast<uint32_t>(original));
@@ -87,7 +89,7 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
   const uint32_t mismatch_field = as.offset() - 4;
   stub.accept = as.here();
   emit_again(as, jump, flags_live != 0 ? FlagsMatter::kYes : FlagsMatter::kNo);
-  count_and_go(as, stub, counter, flags_live, target, at);
+  stub.counted = count_and_go(as, counter, flags_live, target, at);
   as.patch_rel32(mismatch_field, as.here().value());
   stub.mismatch = as.here();
   stub.mismatch_slot = as.jmp_slot(miss.value());
@@ -98,7 +100,6 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
 IndexedStub emit_indexed_stub(Assembler& as, std::span<const uint8_t> tail, uint64_t original,
                               uint32_t counter, uint8_t flags_live, CacheAddr target,
                               CacheAddr site_jump, const Unspilled& jump) {
-  constexpr uint8_t kNotEqual = 5;
   const auto flags = jump.flags.code();
   IndexedStub stub;
   stub.entry = as.here();
@@ -108,9 +109,7 @@ IndexedStub emit_indexed_stub(Assembler& as, std::span<const uint8_t> tail, uint
   as.jcc(kNotEqual, as.here().value());
   const uint32_t mismatch_field = as.offset() - 4;
   if (flags_live != 0) as.bytes(flags.data(), flags.size());
-  const uint32_t counted = emit_counter(as, counter, flags_live);
-  stub.counted = CacheAddr(as.here().value() - as.offset() + counted);
-  as.jmp_anywhere(target.value());
+  stub.counted = count_and_go(as, counter, flags_live, target, {});
   as.patch_rel32(mismatch_field, as.here().value());
   stub.mismatch = as.here();
   as.bytes(flags.data(), flags.size());

@@ -221,7 +221,9 @@ class UnitEmitter {
   void emit_load_target(const Insn& insn);
 
   // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
-  std::optional<Unspilled> unspilled_jump(BlockIndex b, const Insn& jump) const;
+  // `jump` is the last of `insns`, the bytes of the block's instructions.
+  std::optional<Unspilled> unspilled_jump(const Insn& jump,
+                                          std::span<const std::span<const uint8_t>> insns) const;
 
   void emit_indirect(BlockIndex b, const Insn& insn);
   void emit_return(const Insn& insn);

@@ -93,9 +93,6 @@ class Ends:
         self.tried[steps] = total
         return total if killed else None
 
-    def count(self):
-        return len(self.tried)
-
     def try_all(self, every):
         last = 64
         while self.at(last) is not None:
@@ -122,7 +119,7 @@ for name, config in PROGRAMS.items():
     for options in (*WAYS, BY_INDEX) if "by_index" in name else WAYS:
         ends = Ends(program, options)
         ends.try_all(every=wanted != "")
-        if options == BY_INDEX and ends.by_index < ends.count():
+        if options == BY_INDEX and ends.by_index < len(ends.tried):
             complain(f"{ends.what}: {ends.by_index} jumps went by the program's index")
         stressed = "--stress-renewal" in options  # which may pair the returns of any of them
         late = stressed and name in PAIRED_LATE

@@ -49,6 +49,14 @@ wide:
 back_\number:
   ADD_UP
 .endm
+// By an indirect jump, into the middle of what leads to another one.
+.macro COME_BACK_FROM_MIDDLE number where
+  mov $\number, %r10d
+  lea \where(%rip), %rsi
+  jmp *%rsi
+back_\number:
+  ADD_UP
+.endm
 
 .macro ALL number how table count
   xor %r13d, %r13d
@@ -79,13 +87,9 @@ again:
   xor %r12d, %r12d
   // One that is first come to from elsewhere, behind what makes its flags.
   xor %r15d, %r15d
-  mov $16, %r10d
   lea first(%rip), %rcx
   lea two(%rip), %rax
-  lea late_jump(%rip), %rsi
-  jmp *%rsi
-back_16:
-  ADD_UP
+  COME_BACK_FROM_MIDDLE 16 late_jump
   ALL 17 late first INDEXES
   ALL 18 late second INDEXES
   ALL 19 between first INDEXES
@@ -110,37 +114,17 @@ into:
   lea first(%rip), %rcx
   movslq 4(%rcx), %rax
   mov $5, %edx
-  mov $12, %r10d
-  lea bounded_add(%rip), %rsi
-  jmp *%rsi
-back_12:
-  ADD_UP
+  COME_BACK_FROM_MIDDLE 12 bounded_add
   lea two(%rip), %rax
-  mov $13, %r10d
-  lea bounded_jump(%rip), %rsi
-  jmp *%rsi
-back_13:
-  ADD_UP
+  COME_BACK_FROM_MIDDLE 13 bounded_jump
   mov $3, %edx
-  mov $14, %r10d
-  lea bounded_load(%rip), %rsi
-  jmp *%rsi
-back_14:
-  ADD_UP
-  mov $15, %r10d
+  COME_BACK_FROM_MIDDLE 14 bounded_load
   lea looks(%rip), %rax
-  lea behind_add(%rip), %rsi
-  jmp *%rsi
-back_15:
-  ADD_UP
+  COME_BACK_FROM_MIDDLE 15 behind_add
   // With an index that nothing has bounded, to a table that is as long.
-  mov $20, %r10d
   mov $301, %edx
   lea wide(%rip), %rcx
-  lea between_load(%rip), %rsi
-  jmp *%rsi
-back_20:
-  ADD_UP
+  COME_BACK_FROM_MIDDLE 20 between_load
   inc %r13d
   cmp $3, %r13d
   jne into
