@@ -113,7 +113,7 @@ void CodeCache::follow_linkage_slot(uint32_t id) {
   if (sites_[site].site.field == CacheAddr()) return;
   const BlockRef to = make_ahead({target, Arrival::kJump});
   if (!to.valid() || units_[to.unit]->replaceable || !give_code(to)) return;
-  join_pair(site, target, to);
+  if (may_join(sites_[site], target)) join_pair(site, target, to);
 }
 
 // The targets of a jump through a table, but for the one that has asked.

@@ -348,6 +348,11 @@ EmitRequest CodeCache::emit_request(const Unit& unit, const cfg::Procedure& proc
   request.returns = returns_form_;
   request.unspilled = optimizations_.has(Optimization::kUnspilled);
   request.by_index = optimizations_.has(Optimization::kIndex) && !unit.replaceable;
+  if (optimizations_.has(Optimization::kSealed) && !unit.replaceable) {
+    request.may_last = [&unit](TargetAddr slot) {
+      return SealedMemory::may_hold(*unit.module, slot);
+    };
+  }
   request.flags_assumed_live = flags_assumed_live();
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;

@@ -50,6 +50,7 @@
 #include "cache/plan.h"
 #include "cache/recall.h"
 #include "cache/region.h"
+#include "cache/sealed_memory.h"
 #include "cache/translated.h"
 #include "cache/unit_index.h"
 #include "profile/model.h"
@@ -95,6 +96,8 @@ struct CacheStats {
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights ...
   uint64_t paired_late = 0;  // ... and of them, those whose returns no longer jump
+  uint64_t sealed = 0;       // branches through pointers that last, which are not compared ...
+  uint64_t unsealed = 0;     // ... and of them, those that are again
   uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
   uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
@@ -132,6 +135,7 @@ class CodeCache : public Translated {
       : region_(region),
         modules_(modules),
         process_(process),
+        sealed_(process),
         placement_(placement),
         phases_(phases) {}
 
@@ -234,6 +238,9 @@ class CodeCache : public Translated {
   void release();
   // Whether that is an indirect jump; the number may be anything.
   bool is_jump(uint32_t site) const { return site < sites_.size() && !sites_[site].site.call; }
+
+  // Memory was mapped, unmapped or protected: branches through pointers there are compared again.
+  void unseal(TargetRange range);
 
   // Removes everything that leads to original addresses in `range`.
   void cut(TargetRange range);
@@ -359,6 +366,9 @@ class CodeCache : public Translated {
   // index, may not have run.
   void allow_for_entry_at(BlockRef ref);
   void keep_flags(uint32_t site_id);
+  void compare_always(uint32_t site_id);
+  // Whether what is known ahead may be joined: not to where a pointer does not lead for good yet.
+  bool may_join(const SiteState& state, TargetAddr target);
   // Units of the module whose range meets [begin, end).
   std::vector<uint32_t> units_meeting(const Module& module, LinkRange range) const {
     return by_range_.meeting(module.id, range);
@@ -459,6 +469,7 @@ class CodeCache : public Translated {
   Region& region_;
   ModuleMap& modules_;
   tracee::Process& process_;
+  SealedMemory sealed_;
   PlacementKind placement_;
   PhaseTimes& phases_;
   Optimizations optimizations_;

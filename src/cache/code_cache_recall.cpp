@@ -163,6 +163,7 @@ void CodeCache::recall_pairs() {
     if (!give_code({state.unit, state.site.block})) continue;
     // Out of reach from where its block lies now.
     if (state.site.field == CacheAddr()) continue;
+    if (!may_join(state, target)) continue;
     const size_t before = state.pairs.size();
     if (state.site.call) enter_landing({state.unit, state.site.block});
     join_pair(site->second, target, ref);

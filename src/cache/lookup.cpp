@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "cache/code_cache.h"
 
@@ -310,6 +311,9 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
         const CacheAddr entry = destination.entry_of(to);
         const CacheAddr next = state.site.miss_stub;
         const uint32_t counter = counted(pair.counter);
+        if (state.site.slot) {
+          return emit_sealed_stub(as, counter, flags_at(to), entry, next, at);
+        }
         if (const auto& jump = state.site.unspilled) {
           return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump,
                                      at);
@@ -317,6 +321,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
         return emit_stub(as, target.value(), counter, flags_at(to), entry, next, compare_, at);
       });
   stats_.pairs += 1;
+  if (state.site.slot) stats_.sealed += 1;
   if (destination.replaceable) {
     incoming_[to.unit].push_back({Incoming::Kind::kPair, site_id, index});
   }
@@ -345,6 +350,7 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
     // Another thread may have asked for the same pair a moment ago.
     if (!pair.cut && pair.target == target) return pair.stub.accept;
   }
+  if (!may_join(state, target)) compare_always(site_id);
   const Pair& pair = add_pair(state, target, ref);
   const CacheAddr accept = pair.stub.accept;
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
@@ -435,14 +441,38 @@ void CodeCache::allow_for_entry_at(BlockRef ref) {
   }
 }
 
-// From now on the site's comparisons change no flag.  Its pairs are made anew as they are asked
-// for; who is on the way through the old ones has come by what made the flags.
+// From now on the site's comparisons change no flag.  Who is on the way through the old ones has
+// come by what made the flags.
 void CodeCache::keep_flags(uint32_t site_id) {
+  leave_index(sites_[site_id]);
+  compare_always(site_id);
+}
+
+bool CodeCache::may_join(const SiteState& state, TargetAddr target) {
+  const auto& slot = state.site.slot;
+  if (!slot) return true;
+  return sealed_.holds(*units_[state.unit]->module, *slot) && sealed_.pointer_at(*slot) == target;
+}
+
+void CodeCache::unseal(TargetRange range) {
+  if (!sealed_.changed(range)) return;
+  for (uint32_t id = 0; id < sites_.size(); ++id) {
+    const auto& slot = sites_[id].site.slot;
+    // Who has not been led anywhere yet asks, and then finds what is there.
+    const bool is_led = slot && !sites_[id].chain.empty();
+    if (is_led && overlaps(range, {*slot, *slot + sizeof(uint64_t)})) compare_always(id);
+  }
+}
+
+// From now on the site compares, and its comparisons change no flag.  Its pairs are made anew as
+// they are asked for.
+void CodeCache::compare_always(uint32_t site_id) {
   SiteState& state = sites_[site_id];
   Area& area = *units_[state.unit]->area;
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kDispatch, site_id, 0};
+  const auto slot = std::exchange(state.site.slot, std::nullopt);
+  if (slot && !state.pairs.empty()) stats_.unsealed += 1;
   for (Pair& pair : state.pairs) pair.cut = true;
-  leave_index(state);
   state.chain.clear();
   state.buckets.reset();
   state.site.unspilled.reset();
@@ -451,13 +481,18 @@ void CodeCache::keep_flags(uint32_t site_id) {
   state.site.miss_stub = emit_piece(area, record, [&](auto& as) {
     const CacheAddr begin = as.here();
     as.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(site_id));
-    as.jmp(area.gateway.entries.visit.value());
+    const Gateways& ways = area.gateway.entries;
+    as.jmp((state.site.call ? ways.visit_by_call : ways.visit).value());
     return begin;
   });
   const CacheAddr head = emit_piece(area, record, [&](auto& as) {
     const CacheAddr begin = as.here();
-    as.mov_gs_rcx(tcb::kSpillRcx);
-    as.mov_rcx_gs(tcb::kTarget);
+    if (slot) {
+      emit_load_slot(as, *slot);
+    } else {
+      as.mov_gs_rcx(tcb::kSpillRcx);
+      as.mov_rcx_gs(tcb::kTarget);
+    }
     as.align_patch_jmp();
     as.jmp(state.site.miss_stub.value());
     state.site.field = CacheAddr(as.here().value() - 4);

@@ -25,10 +25,11 @@ enum class Optimization : uint8_t {
   kPaired,   // calls and returns pair up where that is better (return_targets.h)
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
   kIndex,      // such a jump through a table is led by the program's own index (index_tables.cpp)
+  kSealed,     // a branch through a pointer that nobody can write is not compared (sealed_memory.h)
 };
-inline constexpr std::array<std::string_view, 16> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",  "defer",     "shared",
-    "joins", "notes",  "hashes", "flags",   "low32",   "paired", "unspilled", "index"};
+inline constexpr std::array<std::string_view, 17> kOptimizationNames = {
+    "ahead", "tables", "recall", "weights", "renewal", "order",     "defer", "shared", "joins",
+    "notes", "hashes", "flags",  "low32",   "paired",  "unspilled", "index", "sealed"};
 
 // Those that are on.
 class Optimizations {

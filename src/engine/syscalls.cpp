@@ -349,6 +349,7 @@ Status Service::after_syscall(uint32_t slot) {
     name_refused_trace(call);
   if (!failed && installs_filter(call.number, call.arguments)) region_.filter_installed();
   if (changes_memory(call.number)) explain_memory(call, result, failed);
+  unseal_memory(call, failed ? std::nullopt : std::optional(result));
   if (!failed && changes_memory(call.number)) TRY(memory_changed(call, result));
   finish_syscall(slot, result, reg(slot, kR11));
   return Ok{};
@@ -361,6 +362,28 @@ void Service::name_refused_trace(const PendingCall& call) {
   ledger_.issue("ptrace",
                 "the program asked to trace a process or to be traced, which was refused: Tally is "
                 "a process' one tracer; the run is not the same as without Tally");
+}
+
+// What a call may have mapped, unmapped or protected, even if it failed half way: then it has no
+// result.
+void Service::unseal_memory(const PendingCall& call, std::optional<uint64_t> result) {
+  const auto& [address, size_bytes, third, flags, new_address, a5] = call.arguments;
+  switch (call.number) {
+    case SYS_mmap:
+      return cache_.unseal(page_range(result.value_or(address), size_bytes));
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+    case SYS_munmap:
+      return cache_.unseal(page_range(address, size_bytes));
+    case SYS_mremap:
+      cache_.unseal(page_range(address, size_bytes));
+      return cache_.unseal(page_range(result.value_or(new_address), third));  // its new size
+    case SYS_shmat:
+      // The call does not say how large it is.
+      return cache_.unseal({TargetAddr(result.value_or(size_bytes)), TargetAddr(UINT64_MAX)});
+    default:
+      return;
+  }
 }
 
 Status Service::memory_changed(const PendingCall& call, uint64_t result) {

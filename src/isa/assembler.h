@@ -96,6 +96,8 @@ class Assembler {
   void mov_ecx_at(uint64_t target) { raw(0x8b, 0x0d), rel32(target); }
   void movzx_ecx_word_at(uint64_t target) { raw(0x0f, 0xb7, 0x0d), rel32(target); }
   void movzx_ecx_byte_at(uint64_t target) { raw(0x0f, 0xb6, 0x0d), rel32(target); }
+  void mov_rcx_imm64(uint64_t imm) { raw(0x48, 0xb9), u64(imm); }
+  void mov_rcx_at_rcx() { raw(0x48, 0x8b, 0x09); }
   void mov_top_imm(uint32_t imm) { raw(0x48, 0xc7, 0x04, 0x24), u32(imm); }
   // Two halves: the second instruction ends in the upper one.
   void mov_top_imm64(uint64_t imm) {

@@ -136,6 +136,7 @@ void UnitEmitter::emit_cold() {
       emit_again(*as_, *jump, FlagsMatter::kYes);
       as_->mov_gs_rcx(tcb::kSpillRcx);
     }
+    if (const auto& slot = code_.sites[i].slot) emit_load_slot(*as_, *slot);
     as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
     const Gateways& ways = request_.gateways;
     as_->jmp((code_.sites[i].call ? ways.visit_by_call : ways.visit).value());

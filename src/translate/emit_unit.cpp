@@ -326,8 +326,8 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
                             std::optional<Unspilled> unspilled) {
   as_->align_patch_jmp();
   as_->jmp(as_->here().value());
-  Site site{last_field().address(),          CacheAddr(), b, call, 0, unspilled,
-            unspilled ? head_ : std::nullopt};
+  Site site{last_field().address(),           CacheAddr(),       b, call, 0, unspilled,
+            unspilled ? head_ : std::nullopt, lasting_slot(insn)};
   const Field field = last_field();
   if (insn.disp_offset == 0) {
     site.room_bytes = kInlineDispatchBytes;
@@ -335,6 +335,18 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
   }
   const auto is_before = [&](const Site& listed) { return listed.block < b; };
   site_fields_.push_back({field, put(site, code_.sites, listed_.site, is_before)});
+}
+
+// Where the pointer is that a branch goes through, if it may be there to last.
+std::optional<TargetAddr> UnitEmitter::lasting_slot(const Insn& insn) const {
+  if (!request_.may_last || insn.disp_offset == 0) return std::nullopt;
+  const auto bytes = bytes_of(insn);
+  for (uint32_t i = 0; i + 1 < insn.modrm_offset; ++i) {
+    const bool elsewhere = bytes[i] == 0x64 || bytes[i] == 0x65 || bytes[i] == 0x67;  // fs, gs, eip
+    if (elsewhere) return std::nullopt;
+  }
+  const TargetAddr slot(insn.target + request_.bias);
+  return request_.may_last(slot) ? std::optional(slot) : std::nullopt;
 }
 
 void UnitEmitter::emit_load_target(const Insn& insn) {
@@ -379,9 +391,11 @@ void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
     as_->mov_gs_reg(tcb::kTarget, jump_->reg);
     return emit_site(b, insn, false, jump_);
   }
-  as_->mov_gs_rcx(tcb::kSpillRcx);
-  emit_load_target(insn);
-  as_->mov_gs_rcx(tcb::kTarget);
+  if (!lasting_slot(insn)) {
+    as_->mov_gs_rcx(tcb::kSpillRcx);
+    emit_load_target(insn);
+    as_->mov_gs_rcx(tcb::kTarget);
+  }
   if (insn.flow == Flow::kIndirectCall) return emit_call_through_thunk(b, insn);
   emit_site(b, insn, false);
 }
@@ -512,10 +526,10 @@ void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code)
 
 namespace {
 constexpr size_t kUnitOverheadBytes = 256;
-// Landing (80), counter (38), thunk, terminator and stubs (160), and what each instruction may
+// Landing (80), counter (38), thunk, terminator and stubs (190), and what each instruction may
 // grow.
 size_t block_bound_bytes(const cfg::Block& block) {
-  return block.size_bytes + 340u + block.insn_count * 4u;
+  return block.size_bytes + 370u + block.insn_count * 4u;
 }
 }  // namespace
 

@@ -74,6 +74,27 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   return stub;
 }
 
+Stub emit_sealed_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
+                      CacheAddr miss, Whereabouts at) {
+  Stub stub;
+  stub.accept = as.here();
+  as.mov_rcx_gs(tcb::kSpillRcx);
+  stub.entry = as.here();
+  stub.counted = count_and_go(as, counter, flags_live, target, at);
+  // Nobody comes here: there is no other pointer to look for.
+  stub.mismatch = as.here();
+  stub.mismatch_slot = as.jmp_slot(miss.value());
+  stub.end = as.here();
+  return stub;
+}
+
+void emit_load_slot(Assembler& as, TargetAddr slot) {
+  as.mov_gs_rcx(tcb::kSpillRcx);
+  as.mov_rcx_imm64(slot.value());
+  as.mov_rcx_at_rcx();
+  as.mov_gs_rcx(tcb::kTarget);
+}
+
 void emit_again(Assembler& as, const Unspilled& jump, FlagsMatter flags) {
   as.mov_reg_gs(jump.reg, tcb::kTarget);
   const auto code = jump.flags.code();
@@ -263,7 +284,7 @@ CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t c
 // A way to a target that is known, or else a request.  Only rax, rcx and rdx are used, and the
 // flags, so that whoever looks meanwhile finds all registers that call frames rest on.
 void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
-  constexpr uint8_t kNotEqual = 5, kEqual = 4, kNotBelow = 3;
+  constexpr uint8_t kEqual = 4, kNotBelow = 3;
   const uint32_t known = tables_base + tables::kKnown;
   const uint64_t ask = as.here().value();
   emit_restore_visit(as);

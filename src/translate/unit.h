@@ -60,6 +60,11 @@
 //
 // The table is a guess, and may be: who is led wrongly finds out.
 //
+// A branch through a pointer that nobody can write any more (cache/sealed_memory.h) has one target,
+// and is a jump to it; what it asks with is loaded only where it asks:
+//
+//   jmp [rip + slot]                jmp its stub           its stub: inc gs:[counter]; jmp target'
+//
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
 // Code that may change while it runs (`EmitRequest::checked`) compares its own bytes with those it
@@ -76,6 +81,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -137,7 +143,8 @@ struct Site {
   bool call = false;
   uint32_t room_bytes = 0;  // behind the jump, for the dispatch of a hash table
   std::optional<Unspilled> unspilled;
-  std::optional<IndexHead> head;  // only with `unspilled`
+  std::optional<IndexHead> head;   // only with `unspilled`
+  std::optional<TargetAddr> slot;  // of the pointer, if that may last: nothing is compared then
 };
 
 struct SyscallSite {
@@ -290,8 +297,10 @@ struct EmitRequest {
   Gateways gateways;
   Compare compare = Compare::kAll64;
   Returns returns = Returns::kPaired;
-  bool unspilled = true;           // jumps keep no register where none need be kept
-  bool by_index = true;            // and may be led by the program's own index
+  bool unspilled = true;  // jumps keep no register where none need be kept
+  bool by_index = true;   // and may be led by the program's own index
+  // Whether the pointer in a slot at a fixed address may be there to last; none: no pointer is.
+  std::function<bool(TargetAddr slot)> may_last;
   uint8_t flags_assumed_live = 0;  // flags that counters keep even where they are known to be dead
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
@@ -360,6 +369,11 @@ Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t 
 Stub emit_unspilled_stub(isa::Assembler& as, uint64_t original, uint32_t counter,
                          uint8_t flags_live, CacheAddr target, CacheAddr miss,
                          const Unspilled& jump, Whereabouts at = {});
+// For a pointer that lasts: nothing is compared, and nothing kept.  Who has asked has kept rcx.
+Stub emit_sealed_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
+                      CacheAddr miss, Whereabouts at = {});
+// Keeps rcx, and notes where the pointer in a slot leads: what the others do in front of the jump.
+void emit_load_slot(isa::Assembler& as, TargetAddr slot);
 // The way from an `IndexHead` to one target: the block's tail, and a comparison of where it leads.
 struct IndexedStub {
   CacheAddr entry;     // the tail's copy

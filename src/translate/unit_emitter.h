@@ -221,6 +221,7 @@ class UnitEmitter {
   void emit_load_target(const Insn& insn);
 
   // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
+  std::optional<TargetAddr> lasting_slot(const isa::Insn& insn) const;
   // `jump` is the last of `insns`, the bytes of the block's instructions.
   std::optional<Unspilled> unspilled_jump(const Insn& jump,
                                           std::span<const std::span<const uint8_t>> insns) const;

@@ -28,6 +28,7 @@ PROGRAMS = {
     "asm_jump_middle": ("gcc", "O0", "pie", "nolibc"),
     "asm_jump_out": ("gcc", "O0", "pie", "nolibc"),
     "asm_jump_out_large": ("gcc", "O0", "nopie", "nolibc"),
+    "asm_sealed": ("gcc", "O0", "nopie", "nolibc"),
     "asm_return_out": ("gcc", "O0", "nopie", "nolibc"),
     "asm_return_pops": ("gcc", "O0", "pie", "nolibc"),
     "asm_return_pops_large": ("gcc", "O0", "nopie", "nolibc"),
