@@ -454,6 +454,10 @@ class CodeCache : public Translated {
   uint32_t done_in_tail(const SiteState& state, const translate::IndexedStub& stub,
                         CacheAddr address) const;
   bool is_boundary_of_tail(const CodeRecord& record, CacheAddr address) const;
+  CacheAddr first_of(const SiteState& state, CacheAddr head) const;
+  void lead(const SiteState& state, CacheAddr head) {
+    set_branch(state.site.field, first_of(state, head));
+  }
   void set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code);
   void erase_jmp(CacheAddr field);
   void put_jmp(CacheAddr field, CacheAddr target);

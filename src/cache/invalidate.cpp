@@ -94,7 +94,7 @@ void CodeCache::remove_pair(uint32_t site_id, uint32_t index) {
   unset_index(state, index);
   if (state.buckets == nullptr) {
     remove_entry(state.chain, pair.stub.entry, state.site.miss_stub,
-                 [&](CacheAddr head) { set_branch(state.site.field, head); });
+                 [&](CacheAddr head) { lead(state, head); });
     return;
   }
   const uint8_t hash = hash_of(state.hash, pair.target.value());

@@ -71,6 +71,13 @@ void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
   chain.insert(chain.begin(), entry);
 }
 
+// Who comes from the site to the first of its chain has the target in rcx; who comes to another one
+// has not.
+CacheAddr CodeCache::first_of(const SiteState& state, CacheAddr head) const {
+  const bool loads = compare_ == Compare::kLow32 && !state.site.unspilled && !state.site.slot;
+  return loads && head != state.site.miss_stub ? head + kLoadTargetBytes : head;
+}
+
 Status CodeCache::check_room() const {
   constexpr uint32_t kSpareCounters = 200000;
   constexpr uint64_t kSpareBytes = 64 << 10;
@@ -365,8 +372,7 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
     insert((*state.buckets)[hash], entry, state.site.miss_stub,
            [&](CacheAddr head) { set_table_head(state.table_offset, hash, head); });
   } else {
-    insert(state.chain, entry, state.site.miss_stub,
-           [&](CacheAddr head) { set_branch(state.site.field, head); });
+    insert(state.chain, entry, state.site.miss_stub, [&](CacheAddr head) { lead(state, head); });
   }
   return accept;
 }
@@ -538,8 +544,7 @@ void CodeCache::cut(TargetRange range) {
       state.pairs[i].cut = true;
       unset_index(state, i);
     }
-    rebuild(state.chain, state.site.miss_stub,
-            [&](CacheAddr head) { set_branch(state.site.field, head); });
+    rebuild(state.chain, state.site.miss_stub, [&](CacheAddr head) { lead(state, head); });
     if (state.buckets == nullptr) continue;
     for (uint32_t h = 0; h < 256; ++h) {
       rebuild((*state.buckets)[h], state.site.miss_stub, [&](CacheAddr head) {

@@ -184,7 +184,7 @@ void CodeCache::release() {
     } else if (state.buckets != nullptr) {
       set_branch(held.field, held.led_to);
     } else if (!state.chain.empty()) {
-      set_branch(held.field, state.chain.front().entry);
+      set_branch(held.field, first_of(state, state.chain.front().entry));
     }
   }
   held_jumps_.clear();

@@ -344,6 +344,9 @@ struct Verify {
   uint32_t mismatch_fields[2] = {0, 0};
 };
 Verify emit_verify(isa::Assembler& as, uint64_t original, Compare compare);
+// Of its first instruction, which whoever comes with the address in rcx may leave out, where the
+// low half alone is compared.
+inline constexpr uint32_t kLoadTargetBytes = 8;
 void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 
 // A stub that is the only way from a site (or from anywhere, for returns) to a target: verify,
