@@ -268,6 +268,15 @@ class CodeCache : public Translated {
     Side side = Side::kTail;
   };
   TailPlace tail_place(const CodeRecord& record, CacheAddr address) const;
+  // Who goes on at `resume` has an index in the register that has been bounded already, and is yet
+  // to be led by it.
+  struct BoundIndex {
+    uint32_t site = 0;
+    uint8_t reg = 0;
+  };
+  std::optional<BoundIndex> index_bounded_at(CacheAddr resume) const;
+  // No index leads from the site any more.
+  void leave_index_of(uint32_t site) { leave_index(sites_[site]); }
   struct CheckPoint {
     BlockRef ref;          // with the instruction that is next
     bool counted = false;  // the block's own counter has run

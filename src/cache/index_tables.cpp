@@ -211,6 +211,20 @@ void CodeCache::leave_index(SiteState& state) {
   state.by_index->state = IndexTable::State::kNoMore;
 }
 
+std::optional<CodeCache::BoundIndex> CodeCache::index_bounded_at(CacheAddr resume) const {
+  const CodeRecord* record = record_at(resume);
+  if (record == nullptr || !record->in_unit()) return std::nullopt;
+  const Unit& unit = *units_[record->index];
+  const uint32_t offset = unit.code.offset_of(resume);
+  const std::optional<uint32_t> block = unit.code.block_at(offset);
+  const SiteState* state = block ? site_of({unit.id, *block}) : nullptr;
+  if (state == nullptr || !state->leads_by_index()) return std::nullopt;
+  const isa::IndexedJump& jump = state->site.head->jump;
+  const bool is_bounded = resume > copy_in_tail(*state, jump.bounded_by);
+  if (!is_bounded || resume >= tail_of(*state)) return std::nullopt;
+  return BoundIndex{static_cast<uint32_t>(state - sites_.data()), jump.index};
+}
+
 // Instructions of the tail that are done in front of `address`, which is in a stub.
 uint32_t CodeCache::done_in_tail(const SiteState& state, const IndexedStub& stub,
                                  CacheAddr address) const {

@@ -160,6 +160,7 @@ class Service {
   Status before_sigreturn(uint32_t slot);
   Status after_syscall(uint32_t slot);
   Status memory_changed(const PendingCall& call, uint64_t result);
+  void check_index(CacheAddr resume, uint64_t context);
   void unseal_memory(const PendingCall& call, std::optional<uint64_t> result);
   static uint64_t protection_for_kernel(uint64_t protection);
   void explain_memory(const PendingCall& call, uint64_t result, bool failed) const;

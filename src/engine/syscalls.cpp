@@ -261,6 +261,19 @@ Status Service::before_syscall(uint32_t slot) {
   return Ok{};
 }
 
+// A handler may have changed what bounds the index of a jump through a table, and has been checked.
+void Service::check_index(CacheAddr resume, uint64_t context) {
+  // By number of the register: offsets in the kernel's ucontext.
+  constexpr std::array<uint64_t, 16> kContextOf = {144, 152, 136, 128, 160, 120, 112, 104,
+                                                   40,  48,  56,  64,  72,  80,  88,  96};
+  const std::optional<CodeCache::BoundIndex> bound = cache_.index_bounded_at(resume);
+  if (!bound) return;
+  uint64_t index = 0;
+  const TargetAddr at(context + kContextOf[bound->reg]);
+  if (!process_.read_memory(at, &index, sizeof index)) return;
+  if (index > isa::kIndexMax) cache_.leave_index_of(bound->site);
+}
+
 // The kernel is about to restore what a signal interrupted: original addresses.  The frame's pc
 // is replaced by the place in the code cache, the rest is as the program has it.
 Status Service::before_sigreturn(uint32_t slot) {
@@ -286,6 +299,7 @@ Status Service::before_sigreturn(uint32_t slot) {
     const BlockRef call = cache_.syscall_block(load<uint32_t>(slot, tcb::kArgument));
     ledger_.handler_left(slot, call, context, back, stack_pointer);
     if (ref.valid()) ledger_.handler_goes_to(ref);
+    if (back) check_index(resume, context);
     const uint64_t value = resume.value();
     process_.write_memory(TargetAddr(context + kContextRip), &value, sizeof value);
   }

@@ -11,7 +11,6 @@ namespace tally::isa {
 namespace {
 
 constexpr size_t kInsnsMax = 12;  // looked at
-constexpr uint32_t kIndexMax = 255;
 
 // An instruction of one opcode byte, or of two if the first is 0x0f, without any prefix but REX.
 struct Plain {

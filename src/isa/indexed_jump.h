@@ -37,6 +37,8 @@
 
 namespace tally::isa {
 
+inline constexpr uint32_t kIndexMax = 255;  // of what is led by
+
 struct IndexedJump {
   uint8_t first = 0;             // instruction of the block that the tail begins with
   uint8_t bounded_by = 0;        // the instruction that bounds the index; `first` if it is masked

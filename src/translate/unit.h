@@ -75,8 +75,7 @@
 // monitor reads them in the thread's stead (engine/alignment.cpp).
 //
 // Not handled: addresses out of reach of the area (named when control gets there); a signal handler
-// that interrupts a thread between such a jump and what bounds its index, and changes the index;
-// one that does so between such a jump and what made its flags, and changes the flags that
+// that interrupts a thread between such a jump and what made its flags, and changes the flags that
 // it goes on with, if what is jumped to looks at them.
 #pragma once
 
