@@ -135,7 +135,7 @@ class CodeCache : public Translated {
       : region_(region),
         modules_(modules),
         process_(process),
-        sealed_(process),
+        sealed_(process, modules),
         placement_(placement),
         phases_(phases) {}
 

@@ -1,6 +1,9 @@
 // See sealed_memory.h.
 #include "cache/sealed_memory.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace tally::engine {
 
 namespace {
@@ -22,7 +25,7 @@ bool SealedMemory::may_hold(const Module& module, TargetAddr slot) {
 
 bool SealedMemory::holds(const Module& module, TargetAddr slot) {
   if (!may_hold(module, slot)) return false;
-  if (!looked_at_.contains(slot)) look_at(relocated_part(module));
+  if (!looked_at_.contains(slot)) look();
   const TargetRange* sealed = sealed_.at(slot);
   return sealed != nullptr && slot + kPointerBytes <= sealed->end;
 }
@@ -33,13 +36,21 @@ std::optional<TargetAddr> SealedMemory::pointer_at(TargetAddr slot) const {
   return TargetAddr(pointer);
 }
 
-void SealedMemory::look_at(TargetRange relocated) {
-  looked_at_.add(relocated);
+// At all modules that are there, since asking takes long in processes with many mappings.
+void SealedMemory::look() {
   const auto mappings = process_.mappings();
-  if (!mappings) return;
-  for (const tracee::Mapping& m : *mappings) {
-    if (!overlaps(m.range, relocated)) continue;
-    if (m.readable && !m.writable && !m.shared) sealed_.add(intersection(m.range, relocated));
+  for (const auto& module : modules_.all()) {
+    const TargetRange relocated = relocated_part(*module);
+    if (module->gone || relocated.empty()) continue;
+    looked_at_.add(relocated);
+    if (!mappings) continue;
+    // They are sorted.
+    auto at = std::ranges::lower_bound(*mappings, relocated.begin, std::ranges::less_equal(),
+                                       [](const tracee::Mapping& m) { return m.range.end; });
+    for (; at != mappings->end() && at->range.begin < relocated.end; ++at) {
+      const bool is_sealed = at->readable && !at->writable && !at->shared;
+      if (is_sealed) sealed_.add(intersection(at->range, relocated));
+    }
   }
 }
 

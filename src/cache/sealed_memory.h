@@ -27,7 +27,8 @@ namespace tally::engine {
 
 class SealedMemory {
  public:
-  explicit SealedMemory(tracee::Process& process) : process_(process) {}
+  SealedMemory(tracee::Process& process, const ModuleMap& modules)
+      : process_(process), modules_(modules) {}
 
   // Whether the pointer at `slot` lies in memory that the module's loader makes read-only, now or
   // later.
@@ -41,9 +42,10 @@ class SealedMemory {
   bool changed(TargetRange range);
 
  private:
-  void look_at(TargetRange relocated);
+  void look();
 
   tracee::Process& process_;
+  const ModuleMap& modules_;
   RangeSet sealed_;
   RangeSet looked_at_;  // relocated memory, sealed or not
 };
