@@ -98,6 +98,7 @@ struct CacheStats {
   uint64_t paired_late = 0;  // ... and of them, those whose returns no longer jump
   uint64_t sealed = 0;       // branches through pointers that last, which are not compared ...
   uint64_t unsealed = 0;     // ... and of them, those that are again
+  uint64_t shortcuts = 0;    // how often direct branches were led on from a linkage stub's site
   uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
   uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
@@ -466,7 +467,12 @@ class CodeCache : public Translated {
   CacheAddr first_of(const SiteState& state, CacheAddr head) const;
   void lead(const SiteState& state, CacheAddr head) {
     set_branch(state.site.field, first_of(state, head));
+    if (!shortcuts_.empty()) lead_shortcuts(state, head);
   }
+  // Direct branches through linkage stubs (shortcuts.cpp).
+  const SiteState* leads_on(BlockRef entry) const;
+  CacheAddr way_through(uint32_t link_id, BlockRef entry);
+  void lead_shortcuts(const SiteState& state, CacheAddr head);
   void set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code);
   void erase_jmp(CacheAddr field);
   void put_jmp(CacheAddr field, CacheAddr target);
@@ -537,6 +543,11 @@ class CodeCache : public Translated {
     bool by_index = false;  // the head, too
   };
   std::vector<HeldJump> held_jumps_;
+  struct Shortcut {  // a direct branch to a linkage stub, and where it was led
+    uint32_t link = 0;
+    CacheAddr led_to;
+  };
+  std::unordered_map<uint32_t, std::vector<Shortcut>> shortcuts_;  // by the linkage stub's site
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;
   CacheStats stats_;

@@ -135,7 +135,7 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
 // way of its own, so that a thread that dies there is known to come from it.
 CacheAddr CodeCache::way_in(uint32_t link_id, BlockRef ref) {
   const bool plain = !units_[links_[link_id].first]->replaceable && !units_[ref.unit]->replaceable;
-  if (plain && is_entry(ref)) return units_[ref.unit]->label(ref.block);
+  if (plain && is_entry(ref)) return way_through(link_id, ref);
   return link_pair(link_id, ref);
 }
 
@@ -480,6 +480,8 @@ void CodeCache::compare_always(uint32_t site_id) {
   if (slot && !state.pairs.empty()) stats_.unsealed += 1;
   for (Pair& pair : state.pairs) pair.cut = true;
   state.chain.clear();
+  if (!shortcuts_.empty()) lead_shortcuts(state, state.site.miss_stub);
+  shortcuts_.erase(site_id);
   state.buckets.reset();
   state.site.unspilled.reset();
   state.site.room_bytes = 0;

@@ -516,6 +516,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("jumps_by_index", std::to_string(cache_.stats().indexed));
   run.more.emplace_back("branches_sealed", std::to_string(cache_.stats().sealed));
   run.more.emplace_back("branches_unsealed", std::to_string(cache_.stats().unsealed));
+  run.more.emplace_back("branches_through", std::to_string(cache_.stats().shortcuts));
   run.more.emplace_back("blocks_apart", std::to_string(cache_.stats().apart));
   run.more.emplace_back("blocks_deferred", std::to_string(cache_.stats().deferred));
   run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));

@@ -328,6 +328,7 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
   as_->jmp(as_->here().value());
   Site site{last_field().address(),           CacheAddr(),       b, call, 0, unspilled,
             unspilled ? head_ : std::nullopt, lasting_slot(insn)};
+  site.alone = site.slot && !call && is_alone(b);
   const Field field = last_field();
   if (insn.disp_offset == 0) {
     site.room_bytes = kInlineDispatchBytes;
@@ -335,6 +336,21 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
   }
   const auto is_before = [&](const Site& listed) { return listed.block < b; };
   site_fields_.push_back({field, put(site, code_.sites, listed_.site, is_before)});
+}
+
+// Whether the instruction that ends a block is all that there is to it.
+bool UnitEmitter::is_alone(BlockIndex b) const {
+  constexpr std::array<uint8_t, 4> kEndbr64{0xf3, 0x0f, 0x1e, 0xfa};
+  const cfg::Block& block = procedure_.blocks[b];
+  if (plan_.block_counter[b] != kNoCounter || request_.where != 0 || request_.checked) return false;
+  const auto insns = procedure_.insns_of(block);
+  for (uint32_t i = 0; i < insns.size(); ++i) {
+    const bool is_last = i + 1 == insns.size();
+    const bool has_event =
+        std::ranges::binary_search(plan_.events, block.first_insn + i, {}, &Plan::Event::insn);
+    if (has_event || (!is_last && !std::ranges::equal(bytes_of(insns[i]), kEndbr64))) return false;
+  }
+  return true;
 }
 
 // Where the pointer is that a branch goes through, if it may be there to last.

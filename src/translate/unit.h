@@ -65,6 +65,9 @@
 //
 //   jmp [rip + slot]                jmp its stub           its stub: inc gs:[counter]; jmp target'
 //
+// Where that is all that a block does, as in a linkage table, direct branches to it may lead to the
+// stub at once.
+//
 // What to insert comes in as a `Plan`: counters in blocks and on edges, events at instructions.
 //
 // Code that may change while it runs (`EmitRequest::checked`) compares its own bytes with those it
@@ -144,6 +147,7 @@ struct Site {
   std::optional<Unspilled> unspilled;
   std::optional<IndexHead> head;   // only with `unspilled`
   std::optional<TargetAddr> slot;  // of the pointer, if that may last: nothing is compared then
+  bool alone = false;  // then: the block does nothing else, and nothing is counted in it
 };
 
 struct SyscallSite {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <utility>
@@ -220,8 +221,9 @@ class UnitEmitter {
   // mov rcx, r/m64 with the operand of `jmp r/m64` or `call r/m64`.
   void emit_load_target(const Insn& insn);
 
-  // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
+  bool is_alone(BlockIndex b) const;
   std::optional<TargetAddr> lasting_slot(const isa::Insn& insn) const;
+  // Of a jump through rax, rcx, rdx or rbx, behind which the flags can be made again.
   // `jump` is the last of `insns`, the bytes of the block's instructions.
   std::optional<Unspilled> unspilled_jump(const Insn& jump,
                                           std::span<const std::span<const uint8_t>> insns) const;

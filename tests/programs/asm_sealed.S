@@ -125,6 +125,7 @@ _start:
   ASK e 4 11
   ASK a 4 12
   PASS
+.size _start, . - _start
 
 SITES a
 SITES b
