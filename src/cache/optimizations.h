@@ -26,7 +26,7 @@ enum class Optimization : uint8_t {
   kUnspilled,  // a jump through a register keeps no other one where the flags can be made again
   kIndex,      // such a jump through a table is led by the program's own index (index_tables.cpp)
   kSealed,     // a branch through a pointer that nobody can write is not compared (sealed_memory.h)
-  kThrough,    // what leads to such a branch and nothing else leads to its target (lookup.cpp)
+  kThrough,    // calls of a stub that does nothing but take one go on at once (shortcuts.cpp)
 };
 inline constexpr std::array<std::string_view, 18> kOptimizationNames = {
     "ahead", "tables", "recall", "weights", "renewal", "order",     "defer", "shared", "joins",

@@ -2,7 +2,7 @@
 //
 // Problem.  A call of a library's function goes through a linkage stub, which jumps through a
 // pointer.  If that pointer lasts (sealed_memory.h), two jumps are left of it in the code cache,
-// one behind the other, and taken branches are what code that calls much is short of.
+// one behind the other, where one would do.
 //
 // Idea.  The stub's unit does nothing but jump, and counts nothing: how often it ran is how often
 // its one pair was counted.  So whoever calls it may go to the pair's counter at once:
