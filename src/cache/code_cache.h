@@ -467,7 +467,7 @@ class CodeCache : public Translated {
   CacheAddr first_of(const SiteState& state, CacheAddr head) const;
   void lead(const SiteState& state, CacheAddr head) {
     set_branch(state.site.field, first_of(state, head));
-    if (!shortcuts_.empty()) lead_shortcuts(state, head);
+    if (state.site.alone) lead_shortcuts(state, head);
   }
   // Direct branches through linkage stubs (shortcuts.cpp).
   const SiteState* leads_on(BlockRef entry) const;

@@ -480,7 +480,8 @@ void CodeCache::compare_always(uint32_t site_id) {
   if (slot && !state.pairs.empty()) stats_.unsealed += 1;
   for (Pair& pair : state.pairs) pair.cut = true;
   state.chain.clear();
-  if (!shortcuts_.empty()) lead_shortcuts(state, state.site.miss_stub);
+  if (state.site.alone) lead_shortcuts(state, state.site.miss_stub);
+  state.site.alone = false;
   shortcuts_.erase(site_id);
   state.buckets.reset();
   state.site.unspilled.reset();

@@ -28,7 +28,7 @@ const SiteState* CodeCache::leads_on(BlockRef entry) const {
   const bool jumps = block.end == isa::Flow::kIndirectJump;
   if (!jumps || !optimizations_.has(Optimization::kThrough)) return nullptr;
   const SiteState* state = site_of(entry);
-  return state != nullptr && state->site.slot && state->site.alone ? state : nullptr;
+  return state != nullptr && state->site.alone ? state : nullptr;
 }
 
 // Where a direct branch to the entry of a procedure leads; not to the entry itself if all that is

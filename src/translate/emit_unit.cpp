@@ -139,9 +139,8 @@ void UnitEmitter::look_at_jump(BlockIndex b) {
   const uint32_t probe = code_.blocks[b].probe_insn;
   if (probe != UINT32_MAX && probe > jump->first) return;
   for (uint32_t i = jump->first; i < block.insn_count; ++i) {
-    const bool has_event =
-        std::ranges::binary_search(plan_.events, block.first_insn + i, {}, &Plan::Event::insn);
-    if (has_event || (i + 1 < block.insn_count && insns[i].disp_offset != 0)) return;
+    if (has_event(block.first_insn + i)) return;
+    if (i + 1 < block.insn_count && insns[i].disp_offset != 0) return;
   }
   head_ = IndexHead{*jump, CacheAddr()};
 }
@@ -346,9 +345,8 @@ bool UnitEmitter::is_alone(BlockIndex b) const {
   const auto insns = procedure_.insns_of(block);
   for (uint32_t i = 0; i < insns.size(); ++i) {
     const bool is_last = i + 1 == insns.size();
-    const bool has_event =
-        std::ranges::binary_search(plan_.events, block.first_insn + i, {}, &Plan::Event::insn);
-    if (has_event || (!is_last && !std::ranges::equal(bytes_of(insns[i]), kEndbr64))) return false;
+    if (has_event(block.first_insn + i)) return false;
+    if (!is_last && !std::ranges::equal(bytes_of(insns[i]), kEndbr64)) return false;
   }
   return true;
 }

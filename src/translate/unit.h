@@ -147,7 +147,7 @@ struct Site {
   std::optional<Unspilled> unspilled;
   std::optional<IndexHead> head;   // only with `unspilled`
   std::optional<TargetAddr> slot;  // of the pointer, if that may last: nothing is compared then
-  bool alone = false;  // then: the block does nothing else, and nothing is counted in it
+  bool alone = false;  // only with `slot`: its block does nothing else, and counts nothing
 };
 
 struct SyscallSite {

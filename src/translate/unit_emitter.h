@@ -145,6 +145,9 @@ class UnitEmitter {
   // Falls through where `size_bytes` bytes of the program's code are as they were.
   void emit_compare(uint32_t offset, uint32_t size_bytes);
 
+  bool has_event(uint32_t insn_index) const {
+    return std::ranges::binary_search(plan_.events, insn_index, {}, &Plan::Event::insn);
+  }
   void emit_events(uint32_t insn_index) {
     const auto it = std::ranges::lower_bound(plan_.events, insn_index, {}, &Plan::Event::insn);
     if (it == plan_.events.end() || it->insn != insn_index) return;

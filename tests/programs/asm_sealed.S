@@ -55,18 +55,12 @@ call_\phase:
   jnz 8888b
 .endm
 
-.macro KERNEL number, a0, a1, a2, a3=$0, a4=$0
-  lea \a0(%rip), %rdi
-  mov \a1, %rsi
-  mov \a2, %rdx
-  mov \a3, %r10
-  mov \a4, %r8
-  xor %r9d, %r9d
-  mov $\number, %eax
-  syscall
+.macro KERNEL_AT number, place, a1, a2, a3=$0, a4=$0
+  lea \place(%rip), %rdi
+  KERNEL \number, %rdi, \a1, \a2, \a3, \a4
 .endm
 .macro PROTECT protection
-  KERNEL kMprotect, slot, $4096, $\protection
+  KERNEL_AT kMprotect, slot, $4096, $\protection
   EXPECT %rax $0 90
 .endm
 .macro SET target
@@ -89,7 +83,7 @@ _start:
   ASK b 2 5
   ASK c 2 6
   // Mapped over.
-  KERNEL kMmap, slot, $4096, $kReadWrite, $0x32, $-1
+  KERNEL_AT kMmap, slot, $4096, $kReadWrite, $0x32, $-1
   SET looks
   ASK c kSum 7
   PROTECT kRead
@@ -118,8 +112,8 @@ _start:
   PROTECT kRead
   ASK e 3 10
   // Half of this fails, and half does not.
-  KERNEL kMunmap, neighbour, $4096, $0
-  KERNEL kMprotect, slot, $8192, $kReadWrite
+  KERNEL_AT kMunmap, neighbour, $4096, $0
+  KERNEL_AT kMprotect, slot, $8192, $kReadWrite
   EXPECT %rax $-12 92
   SET four
   ASK e 4 11

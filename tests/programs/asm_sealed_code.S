@@ -20,17 +20,6 @@ slot: .quad 0
 .balign 4096
 .text
 
-.macro KERNEL number, a0, a1, a2, a3=$0, a4=$0
-  mov \a0, %rdi
-  mov \a1, %rsi
-  mov \a2, %rdx
-  mov \a3, %r10
-  mov \a4, %r8
-  xor %r9d, %r9d
-  mov $\number, %eax
-  syscall
-.endm
-
 // mov $\value, %eax; ret
 .macro WRITE value
   KERNEL kMprotect, %r12, $4096, $kReadWrite

@@ -20,6 +20,18 @@
   NEED_EQUAL \number
 .endm
 
+// A system call of up to five arguments, registers or immediates; changes what carries them.
+.macro KERNEL number, a0, a1, a2, a3=$0, a4=$0
+  mov \a0, %rdi
+  mov \a1, %rsi
+  mov \a2, %rdx
+  mov \a3, %r10
+  mov \a4, %r8
+  xor %r9d, %r9d
+  mov $\number, %eax
+  syscall
+.endm
+
 .macro PASS
   mov $1, %edi
   lea passed_text(%rip), %rsi
