@@ -2,11 +2,11 @@
 """What each optimization gains: CPU time without it over CPU time with it.
 
 All others stay on; but what an earlier run has left (`recall`) is used only where it, or what there
-is only with it (`weights`, `order`), is what is measured, since it takes most of the work away from
-those that make first runs faster.  `ahead` and `tables` are switched off together: each does some
-of the other's work.  CPU time is user + system time of the program and the monitor; a figure is the
-median of the rounds' own ratios, above 1 where the optimization pays.  `sh` is a shell that starts
-fifty programs.
+is only with it (`weights`, `order`, `defer`, `found`), is what is measured, since it takes most of
+the work away from those that make first runs faster.  `ahead` and `tables` are switched off
+together: each does some of the other's work.  CPU time is user + system time of the program and the
+monitor; a figure is the median of the rounds' own ratios, above 1 where the optimization pays.
+`sh` is a shell that starts fifty programs.
 
 usage: gains.py --tally=PATH [--runs=3] [--only=NAME,...] [--names=NAME,...] [--scale=1]
 """
@@ -27,7 +27,7 @@ PROGRAMS = ("bzip2", "perl", "lua fannkuch", "python3", "sqlite3", "cc1", "gawk"
 SHELL = programs.Program("sh", ["/bin/sh", "-c", "i=0; while [ $i -lt 50 ]; do /bin/true; "
                                 "i=$((i+1)); done"])
 RECALL = "recall"
-WEIGHTS = ("weights", "order")  # of later runs only
+LATER = ("weights", "order", "defer", "found")  # of later runs only
 TOGETHER = ("ahead", "tables")
 
 
@@ -54,18 +54,19 @@ def measure(options, program, complaints):
     shutil.rmtree(cache, ignore_errors=True)
     native = run.run(program.argv, program)
     expected = (native.status, native.digest)
-    seconds(options, program, [], cache)  # leaves what the later ones find
+    for _ in range(run.TEACHING):
+        seconds(options, program, [], cache)  # leaves what the later ones find
     for _ in range(options.runs):
         with_it, output = seconds(options, program, [RECALL], "")
         outputs = [output]
-        if {RECALL, *WEIGHTS} & set(options.names):
+        if {RECALL, *LATER} & set(options.names):
             again, output = seconds(options, program, [], cache)
             outputs.append(output)
         for name in options.names:
             if name == RECALL:
                 ratios[name].append(with_it / again)
                 continue
-            if name in WEIGHTS:
+            if name in LATER:
                 without, output = seconds(options, program, [name], cache)
                 ratios[name].append(without / again)
             else:

@@ -37,14 +37,7 @@ std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit,
   cfg::Procedure result = outline(unit.procedure);
   result.insns.resize(unit.insn_sizes.size());
   for (const cfg::Block& block : result.blocks) {
-    LinkAddr at = result.address_of(block);
-    for (uint32_t i = block.first_insn; i < block.first_insn + block.insn_count; ++i) {
-      isa::Insn& insn = result.insns[i];
-      insn = isa::decode(view.code_at(at), at.value());
-      if (insn.size == 0 || insn.size != unit.insn_sizes[i]) return std::nullopt;
-      insn.offset = static_cast<uint32_t>(at - result.range.begin);
-      at = at + insn.size;
-    }
+    if (!decode_block(view, unit.insn_sizes, block, result)) return std::nullopt;
   }
   return result;
 }
@@ -227,12 +220,14 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
                                                                 LinkAddr address,
                                                                 KnownProcedures* shared) {
   const ProcedureKey key{request.range, request.entry, address, request.open_calls};
+  FoundProcedures* before = may_be_found(unit, request) ? found_.get() : nullptr;
   if (shared != nullptr) {
     if (auto known = shared->find(key)) {
       stats_.known += 1;
       return known;
     }
   }
+  if (before != nullptr && reread(unit, key)) return unshared_;
   cfg::Discoverer& discoverer = *unit.module->discoverer;
   // What nobody else will have is found in memory that is there already.
   auto fresh = shared == nullptr ? unshared_ : std::make_shared<KnownProcedure>();
@@ -247,15 +242,18 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
     discoverer.discover(request, p);
     unit.provenance = Provenance::kRunTime;
     shared = nullptr;
+    before = nullptr;
   }
   fresh->insn_sizes.reserve(p.insns.size());
   for (const isa::Insn& insn : p.insns) fresh->insn_sizes.push_back(insn.size);
   place(unit, *fresh);
-  if (shared != nullptr) {
-    const std::vector<LinkRange> sources = discoverer.sources(p);
-    fresh->sources.insert(fresh->sources.end(), sources.begin(), sources.end());
-    shared->add(key, fresh);
+  if (shared == nullptr && before == nullptr) return fresh;
+  const std::vector<LinkRange> sources = discoverer.sources(p);
+  fresh->sources.insert(fresh->sources.end(), sources.begin(), sources.end());
+  if (before != nullptr && fresh->weighed) {
+    before->add(*unit.module->image, key, *weights_, *fresh);
   }
+  if (shared != nullptr) shared->add(key, fresh);
   return fresh;
 }
 

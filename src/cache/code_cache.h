@@ -41,6 +41,7 @@
 #include "cache/block_map.h"
 #include "cache/edge_weights.h"
 #include "cache/events.h"
+#include "cache/found_procedures.h"
 #include "cache/known_procedures.h"
 #include "cache/known_targets.h"
 #include "cache/landing_numbers.h"
@@ -92,6 +93,7 @@ struct CacheStats {
   uint64_t deferred = 0;     // of them, those that were left out at first ...
   uint64_t made_late = 0;    // ... and those that got their code after all
   uint64_t noted = 0;        // visits that threads have noted by themselves
+  uint64_t reread = 0;       // units whose procedure an earlier run of the program had found
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights ...
@@ -205,6 +207,10 @@ class CodeCache : public Translated {
   // Those of an earlier run, or nullptr; before anything is translated.
   void set_weights(std::shared_ptr<const EdgeWeights> weights) { weights_ = std::move(weights); }
   const std::shared_ptr<const EdgeWeights>& weights() const { return weights_; }
+  // What an earlier run has found; before anything is translated, and only with weights.
+  void set_found(std::unique_ptr<FoundProcedures> found) { found_ = std::move(found); }
+  // With what this run has added; nullptr if none was set.
+  const FoundProcedures* found() const { return found_.get(); }
 
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
@@ -337,6 +343,8 @@ class CodeCache : public Translated {
   Status translate_at(Module& module, LinkAddr address, Arrival how);
   std::shared_ptr<const KnownProcedure> find_procedure(Unit& unit, cfg::DiscoverRequest& request,
                                                        LinkAddr address, KnownProcedures* shared);
+  bool may_be_found(const Unit& unit, const cfg::DiscoverRequest& request) const;
+  bool reread(const Unit& unit, const ProcedureKey& key);
   void place(const Unit& unit, KnownProcedure& procedure);
   EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
   void number_probes(Unit& unit, const KnownProcedure& known);
@@ -499,6 +507,7 @@ class CodeCache : public Translated {
   Recollection recollection_;
   std::vector<Recollection::Led> waiting_led_;  // those of it that wait for a module
   std::shared_ptr<const EdgeWeights> weights_;
+  std::unique_ptr<FoundProcedures> found_;
   std::vector<const Module*> recalled_;  // by its modules: those that have been made
   std::vector<uint32_t> fresh_;          // units made since the last `translate_ahead`
   CacheJournal* kept_ = nullptr;

@@ -133,14 +133,15 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
   if (known_bits == 0 || bits >= known_bits + kBitsThatMatter) fresh_ += sum;
   if (what.steps.size() + counts.size() > Recollection::kStepsMax) return;
   const bool was_confirmed = known.weighed != nullptr && known.weighed->confirmed;
-  const bool confirmed =
-      most == 0 ? was_confirmed : known.weighed != nullptr && !strays(counts, known.steps);
+  const bool as_known = known.weighed != nullptr && !strays(counts, known.steps);
+  const bool confirmed = most == 0 ? was_confirmed : as_known;
   if (most != 0) ran_ += 1;
   if (confirmed != was_confirmed) turned_ += 1;
   what.weighed.push_back({module, shape, procedure.entry.value(),
                           static_cast<uint32_t>(counts.size()), std::max(bits, known_bits),
                           confirmed});
-  if (bits >= known_bits) {
+  // Those that are known stay where others are no better: what was placed by them is known, too.
+  if (bits > known_bits || (bits == known_bits && !as_known)) {
     append_steps(counts, heaviest, what.steps);
   } else {
     what.steps.insert(what.steps.end(), known.steps.begin(), known.steps.end());

@@ -19,9 +19,10 @@
 // that procedure keeps the rules of thumb.
 //
 // When weights are renewed.  Those of a large run are worth more than those of a small one, so a
-// procedure's are replaced by those of a run in which its heaviest edge was at least as heavy.  But
-// the file is not written for that alone, unless a sixteenth of what the run has executed had
-// weights of a run less than a sixteenth as large, or none.
+// procedure's are replaced by those of a run in which its heaviest edge was heavier, or as heavy
+// and something ran that had never run before (up to a factor of two, all is as heavy).  But the
+// file is not written for that alone, unless a sixteenth of what the run has executed had weights
+// of a run less than a sixteenth as large, or none.
 //
 // What never ran may yet do so with other input.  A procedure is confirmed when a run that was told
 // its weights has run it, and no edge that had never run before.  Only of those is left out what

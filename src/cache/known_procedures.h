@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -43,6 +44,11 @@ struct KnownProcedure {
   // All but the memory, for another procedure, which discovery fills in.
   void forget();
 };
+
+// Whether what a discovery rests on cannot be changed in memory without the file.
+bool rests_on_file(const elf::Image& image, std::span<const LinkRange> sources);
+// Of the bytes there; nullopt where the file has none.
+std::optional<uint64_t> digest_of(const elf::Image& image, std::span<const LinkRange> sources);
 
 // What a procedure is found by.
 struct ProcedureKey {
@@ -76,8 +82,6 @@ class KnownProcedures {
       return std::hash<uint64_t>()(key.reached.value() * 31 + key.entry.value());
     }
   };
-  std::optional<uint64_t> digest_of(const std::vector<LinkRange>& sources) const;
-
   const elf::Image& image_;
   Budget used_;
   size_t bytes_ = 0;

@@ -27,10 +27,12 @@ enum class Optimization : uint8_t {
   kIndex,      // such a jump through a table is led by the program's own index (index_tables.cpp)
   kSealed,     // a branch through a pointer that nobody can write is not compared (sealed_memory.h)
   kThrough,    // calls of a stub that does nothing but take one go on at once (shortcuts.cpp)
+  kFound,      // procedures are read as an earlier run has found them (found_procedures.h)
 };
-inline constexpr std::array<std::string_view, 18> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",     "defer", "shared", "joins",
-    "notes", "hashes", "flags",  "low32",   "paired",  "unspilled", "index", "sealed", "through"};
+inline constexpr std::array<std::string_view, 19> kOptimizationNames = {
+    "ahead",     "tables", "recall", "weights", "renewal", "order", "defer",
+    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32", "paired",
+    "unspilled", "index",  "sealed", "through", "found"};
 
 // Those that are on.
 class Optimizations {

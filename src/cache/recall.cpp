@@ -23,6 +23,7 @@ constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 constexpr uint32_t kVersion = 4;
 constexpr uint8_t kConfirmed = 0x80;  // beside at most 64 bits
 constexpr const char* kSuffix = ".recall";
+constexpr const char* kProceduresSuffix = ".found";
 
 uint64_t digest_of(std::span<const uint8_t> bytes) {
   uint64_t digest = 0xcbf29ce484222325;  // FNV-1a
@@ -204,8 +205,27 @@ Result<Recollection> decode_recollection(std::span<const uint8_t> bytes) {
 }
 
 Recollection RecallFolder::find(const std::string& build_id) const {
+  Result<Recollection> found = decode_recollection(read(build_id, kSuffix));
+  return found ? std::move(*found) : Recollection{};
+}
+
+Status RecallFolder::keep(const std::string& build_id, const Recollection& recollection) const {
+  return replace(build_id, kSuffix, encode_recollection(recollection));
+}
+
+std::vector<uint8_t> RecallFolder::find_procedures(const std::string& build_id) const {
+  return read(build_id, kProceduresSuffix);
+}
+
+Status RecallFolder::keep_procedures(const std::string& build_id,
+                                     std::span<const uint8_t> bytes) const {
+  return replace(build_id, kProceduresSuffix, bytes);
+}
+
+// Empty where there is none, or it is too large.
+std::vector<uint8_t> RecallFolder::read(const std::string& build_id, const char* suffix) const {
   if (path_.empty() || !is_plain(build_id)) return {};
-  const fs::path path = fs::path(path_) / (build_id + kSuffix);
+  const fs::path path = fs::path(path_) / (build_id + suffix);
   std::error_code error;
   const uintmax_t size_bytes = fs::file_size(path, error);
   if (error || size_bytes > kFileBytesMax) return {};
@@ -213,13 +233,12 @@ Recollection RecallFolder::find(const std::string& build_id) const {
   std::vector<uint8_t> bytes(static_cast<size_t>(size_bytes));
   in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   if (!in) return {};
-  Result<Recollection> found = decode_recollection(bytes);
-  return found ? std::move(*found) : Recollection{};
+  return bytes;
 }
 
-Status RecallFolder::keep(const std::string& build_id, const Recollection& recollection) const {
+Status RecallFolder::replace(const std::string& build_id, const char* suffix,
+                             std::span<const uint8_t> bytes) const {
   if (path_.empty() || !is_plain(build_id)) return Ok{};
-  const std::vector<uint8_t> bytes = encode_recollection(recollection);
   if (bytes.size() > kFileBytesMax) {
     return make_error("{} bytes are more than the {} MB that are kept of a program", bytes.size(),
                       kFileBytesMax >> 20);
@@ -227,9 +246,9 @@ Status RecallFolder::keep(const std::string& build_id, const Recollection& recol
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) return make_error("{}: {}", path_, error.message());
-  const fs::path path = fs::path(path_) / (build_id + kSuffix);
+  const fs::path path = fs::path(path_) / (build_id + suffix);
   // Of several runs that end at once, each replaces the whole file.
-  const fs::path partial = fs::path(path_) / fmt::format("{}.{}{}", build_id, getpid(), kSuffix);
+  const fs::path partial = fs::path(path_) / fmt::format("{}.{}{}", build_id, getpid(), suffix);
   std::ofstream out(partial, std::ios::binary | std::ios::trunc);
   out.write(reinterpret_cast<const char*>(bytes.data()),
             static_cast<std::streamsize>(bytes.size()));
@@ -254,7 +273,8 @@ void RecallFolder::make_room() const {
   uint64_t total_bytes = 0;
   std::error_code error;
   for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() != kSuffix) continue;
+    const fs::path kind = it->path().extension();
+    if (kind != kSuffix && kind != kProceduresSuffix) continue;
     std::error_code gone;  // by another run
     const uint64_t size_bytes = it->file_size(gone);
     const fs::file_time_type changed = it->last_write_time(gone);

@@ -21,6 +21,8 @@
 // Jump tables are read from memory, so a module's part waits until the loader has relocated it and
 // made that read-only (Module::sealed).
 //
+// Beside it lie the procedures as they were found (found_procedures.h).
+//
 // Not handled: code without a file, files without a build-id, libraries that are linked so that
 // nothing is made read-only, children of fork (most of them exec), processes that are attached to.
 #pragma once
@@ -88,7 +90,7 @@ struct Recollected {
 std::vector<uint8_t> encode_recollection(const Recollection& recollection);
 Result<Recollection> decode_recollection(std::span<const uint8_t> bytes);
 
-// The folder of such files, one for each program, by its build-id.
+// The folder of such files, for each program one of each kind, by its build-id.
 class RecallFolder {
  public:
   RecallFolder() = default;  // none: nothing is found, nothing kept
@@ -100,12 +102,18 @@ class RecallFolder {
   // Replaces what is there.  Beyond `bytes_max` the oldest files go.  Errors: it could not be
   // written; then nothing has changed.
   Status keep(const std::string& build_id, const Recollection& recollection) const;
+  // The same for a file of found procedures, which is for FoundProcedures to believe.
+  std::vector<uint8_t> find_procedures(const std::string& build_id) const;
+  Status keep_procedures(const std::string& build_id, std::span<const uint8_t> bytes) const;
 
   static constexpr size_t kBuildIdBytesMax = 128;
   static constexpr uint64_t kFileBytesMax = 16ull << 20;
-  static constexpr uint64_t kFolderBytesMax = 128ull << 20;
+  static constexpr uint64_t kFolderBytesMax = 256ull << 20;
 
  private:
+  std::vector<uint8_t> read(const std::string& build_id, const char* suffix) const;
+  Status replace(const std::string& build_id, const char* suffix,
+                 std::span<const uint8_t> bytes) const;
   void make_room() const;
   std::string path_;
   uint64_t bytes_max_ = kFolderBytesMax;

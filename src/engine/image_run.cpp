@@ -12,6 +12,7 @@
 
 #include "cache/code_map.h"
 #include "elf/dependencies.h"
+#include "elf/own_build_id.h"
 #include "engine/describe.h"
 #include "ledger/finish.h"
 #include "ledger/keeper.h"
@@ -183,12 +184,33 @@ void ImageRun::recall() {
   // Also where they are not used: those of a larger run are left as they are.
   if (!found.weighed.empty()) cache_.set_weights(std::make_shared<const EdgeWeights>(found));
   cache_.set_recollection(std::move(found));
+  if (cache_.weights() != nullptr && leaves_found()) {
+    auto procedures = std::make_unique<FoundProcedures>(elf::own_build_id());
+    procedures->read(options_.recall.find_procedures(program_build_id_));
+    cache_.set_found(std::move(procedures));
+  }
+}
+
+// Counters are placed as in any other run of the program.
+bool ImageRun::leaves_found() const {
+  const Optimizations& on = options_.optimizations;
+  return on.has(Optimization::kFound) && on.has(Optimization::kWeights) &&
+         on.has(Optimization::kOrder) && options_.placement == PlacementKind::kEdges &&
+         options_.keeper == nullptr && !options_.stress_defer;
 }
 
 // A guess that cannot be kept changes no count; the report shows why.
 void ImageRun::leave(const Recollected& left) {
   if (Status kept = options_.recall.keep(program_build_id_, left.what); !kept) {
     facts_.more.emplace_back("recall_not_kept", kept.error().message);
+  }
+}
+
+void ImageRun::leave_found() {
+  const FoundProcedures* found = cache_.found();
+  if (found == nullptr || !found->is_news()) return;
+  if (Status kept = options_.recall.keep_procedures(program_build_id_, found->file()); !kept) {
+    facts_.more.emplace_back("procedures_not_kept", kept.error().message);
   }
 }
 
@@ -473,6 +495,7 @@ void ImageRun::solve(profile::Profile& result) {
   const bool other_returns = choose_returns(left.what.returns, code_sizes_) !=
                              choose_returns(returns_before_, code_sizes_);
   if (left.news || weights.is_news() || (leaves && other_returns)) leave(left);
+  leave_found();
   totals_.add_rows(result, facts_.begun);
   facts_.counters = counters.size();
   for (uint64_t value : counters) facts_.counter_increments += value;
@@ -509,6 +532,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("memory_threads_bytes", std::to_string(touched.threads_bytes));
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
   run.more.emplace_back("procedures_known", std::to_string(cache_.stats().known));
+  run.more.emplace_back("procedures_reread", std::to_string(cache_.stats().reread));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
   run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));

@@ -190,6 +190,8 @@ class ImageRun {
   void choose_forms();
   void enable_feedback();
   void recall();
+  bool leaves_found() const;
+  void leave_found();
   void leave(const Recollected& left);
   bool caught_by_net(const tracee::Event& event);
   bool back_from_vsyscall(uint32_t slot, user_regs_struct& regs);
