@@ -25,8 +25,9 @@ import sys
 import tempfile
 import time
 
+import run
+
 FILES = 6
-TEACHING = 2  # runs, for the later ones
 
 
 def loop(body, times=50):
@@ -126,7 +127,7 @@ def main():
                 times["native"].append(measure(table[name], folder))
                 for how, line, cache in ways(builds, options.no_opt, folder / name):
                     line = [*line, "--", *table[name]]
-                    for _ in range(0 if not cache or cache.exists() else TEACHING):
+                    for _ in range(0 if not cache or cache.exists() else run.TEACHING):
                         measure(line, folder, cache)
                     times[how].append(measure(line, folder, cache))
                     split[name, how] = phases(folder / "profile.tally")

@@ -343,6 +343,8 @@ class CodeCache : public Translated {
   Status translate_at(Module& module, LinkAddr address, Arrival how);
   std::shared_ptr<const KnownProcedure> find_procedure(Unit& unit, cfg::DiscoverRequest& request,
                                                        LinkAddr address, KnownProcedures* shared);
+  // Whether of the module's code anything is on record.
+  static bool is_recalled(const Module& module);
   bool may_be_found(const Unit& unit, const cfg::DiscoverRequest& request) const;
   bool reread(const Unit& unit, const ProcedureKey& key);
   void place(const Unit& unit, KnownProcedure& procedure);

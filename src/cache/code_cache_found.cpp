@@ -5,10 +5,7 @@ namespace tally::engine {
 
 // As what several processes share (known_procedures.h), but for what an earlier run knows of it.
 bool CodeCache::may_be_found(const Unit& unit, const cfg::DiscoverRequest& request) const {
-  const Module& module = *unit.module;
-  return found_ != nullptr && weights_ != nullptr && !request.known_elsewhere &&
-         !unit.replaceable && !module.generated && !module.from_memory && module.image != nullptr &&
-         !module.image->build_id().empty();
+  return found_ != nullptr && !request.known_elsewhere && is_recalled(*unit.module);
 }
 
 // Into `unshared_`.

@@ -15,12 +15,6 @@ using namespace translate;
 
 namespace {
 
-bool is_recalled(const Module& module) {
-  return !module.generated && !module.from_memory && module.image != nullptr &&
-         !module.image->build_id().empty() &&
-         module.image->build_id().size() <= RecallFolder::kBuildIdBytesMax;
-}
-
 // Tell what is on record apart; two that are alike only hide that one of them is new.
 uint64_t key_of(const Recollection::Asked& one) {
   return mix(mix(1, one.module), one.address);
@@ -31,6 +25,12 @@ uint64_t key_of(const Recollection::Led& one) {
 }
 
 }  // namespace
+
+bool CodeCache::is_recalled(const Module& module) {
+  return !module.generated && !module.from_memory && module.image != nullptr &&
+         !module.image->build_id().empty() &&
+         module.image->build_id().size() <= RecallFolder::kBuildIdBytesMax;
+}
 
 // A guess must leave room for what is asked for.
 bool CodeCache::has_room_for_guesses() const {

@@ -14,8 +14,7 @@ using translate::kNoCounter;
 namespace {
 
 constexpr uint8_t kFlowBits = 0x0f, kFromTable = 0x10, kCounted = 0x20, kAdjacent = 0x40;
-constexpr uint8_t kKindBits = 0x0f, kToExit = 0x40;  // of an edge, beside kCounted
-constexpr size_t kInsnBytesMax = isa::kInsnBytesMax;
+constexpr uint8_t kKindBits = 0x0f;  // of an edge, beside kCounted
 
 class Writer {
  public:
@@ -34,6 +33,10 @@ class Writer {
 int64_t read_distance(ByteReader& reader) {
   const uint64_t value = reader.uleb();
   return static_cast<int64_t>(value >> 1 ^ (0 - (value & 1)));
+}
+
+bool exits(EdgeKind kind) {
+  return kind == EdgeKind::kReturn || kind == EdgeKind::kNoReturn || kind == EdgeKind::kLeave;
 }
 
 void put_blocks(const KnownProcedure& known, Writer& out) {
@@ -60,10 +63,8 @@ void put_edges(const KnownProcedure& known, Writer& out) {
   for (size_t e = 0; e < p.edges.size(); ++e) {
     const cfg::Edge& edge = p.edges[e];
     const bool counted = known.plan.edge_counter[e] != kNoCounter;
-    const bool exits = edge.to == cfg::kExitBlock;
-    out.u8(static_cast<uint8_t>(static_cast<uint8_t>(edge.kind) | (exits ? kToExit : 0) |
-                                (counted ? kCounted : 0)));
-    if (!exits) out.distance(int64_t{edge.to} - edge.from);
+    out.u8(static_cast<uint8_t>(static_cast<uint8_t>(edge.kind) | (counted ? kCounted : 0)));
+    if (!exits(edge.kind)) out.distance(int64_t{edge.to} - edge.from);
     if (edge.kind == EdgeKind::kLeave) out.distance(edge.target - p.range.begin);
   }
 }
@@ -100,7 +101,7 @@ bool read_blocks(ByteReader& reader, size_t count, KnownProcedure& into) {
     block.edge_count = static_cast<uint32_t>(edge_count);
     block.size_bytes = 0;
     for (uint64_t i = insns; i < insns + insn_count; ++i) {
-      if (into.insn_sizes[i] == 0 || into.insn_sizes[i] > kInsnBytesMax) return false;
+      if (into.insn_sizes[i] == 0 || into.insn_sizes[i] > isa::kInsnBytesMax) return false;
       block.size_bytes += into.insn_sizes[i];
     }
     insns += insn_count;
@@ -119,10 +120,7 @@ bool read_edge(ByteReader& reader, uint32_t from, size_t e, KnownProcedure& into
   if (kind > static_cast<uint8_t>(EdgeKind::kLeave)) return false;
   edge = {from, cfg::kExitBlock, static_cast<EdgeKind>(kind), LinkAddr()};
   if ((first & kCounted) != 0) into.plan.edge_counter[e] = static_cast<int32_t>(into.counters++);
-  const bool exits = edge.kind == EdgeKind::kReturn || edge.kind == EdgeKind::kNoReturn ||
-                     edge.kind == EdgeKind::kLeave;
-  if (exits != ((first & kToExit) != 0)) return false;
-  if (!exits) {
+  if (!exits(edge.kind)) {
     const int64_t to = int64_t{from} + read_distance(reader);
     if (to < 0 || to >= static_cast<int64_t>(p.blocks.size())) return false;
     edge.to = static_cast<uint32_t>(to);

@@ -1,4 +1,4 @@
-// See found_procedures.h.  The file: magic, version, who made it, build-ids, entries, bodies, and a
+// See found_procedures.h.  The file: magic, who made it, build-ids, entries, bodies, and a
 // digest of all before it.
 #include "cache/found_procedures.h"
 
@@ -6,35 +6,16 @@
 #include <utility>
 
 #include "base/mix.h"
+#include "cache/record_bytes.h"
 
 namespace tally::engine {
 
 namespace {
 
 constexpr uint64_t kMagic = 0x646e756f66'5954;  // "TYfound"
-constexpr uint32_t kVersion = 1;
 constexpr uint64_t kDigestSeed = 0x66'6f75'6e64;
 // The rest is room for what tells them apart.
 constexpr uint64_t kBodiesBytesMax = FoundProcedures::kFileBytesMax / 8 * 7;
-
-template <class T>
-void put(std::vector<uint8_t>& out, T value) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof value);
-}
-
-void put_string(std::vector<uint8_t>& out, const std::string& text) {
-  put(out, static_cast<uint8_t>(text.size()));
-  out.insert(out.end(), text.begin(), text.end());
-}
-
-std::string read_string(ByteReader& reader) {
-  std::string text;
-  for (uint8_t left = reader.u8(); left > 0 && reader.ok(); --left) {
-    text.push_back(static_cast<char>(reader.u8()));
-  }
-  return text;
-}
 
 uint64_t digest_of_file(std::span<const uint8_t> body) {
   return mix_bytes(mix(kDigestSeed, body.size()), body);
@@ -52,7 +33,7 @@ bool FoundProcedures::read(std::vector<uint8_t> file) {
   ByteReader end(std::span<const uint8_t>(file).last(sizeof(uint64_t)));
   if (end.u64() != digest_of_file(body)) return false;
   ByteReader reader(body);
-  if (reader.u64() != kMagic || reader.u32() != kVersion) return false;
+  if (reader.u64() != kMagic) return false;
   if (maker_.empty() || read_string(reader) != maker_) return false;
   if (!read_entries(reader)) {
     modules_.clear();
@@ -140,7 +121,6 @@ void FoundProcedures::add(const elf::Image& image, const ProcedureKey& key,
   const EdgeWeights::Known weighed = weights.find(image.build_id(), known.procedure, shape);
   const std::string& build_id = image.build_id();
   if (weighed.weighed == nullptr || !rests_on_file(image, known.sources)) return;
-  if (build_id.size() > RecallFolder::kBuildIdBytesMax) return;
   const std::optional<uint64_t> digest = digest_of(image, known.sources);
   if (!digest || key.range.size_bytes() > UINT32_MAX) return;
   std::vector<uint8_t> body = encode_found(known);
@@ -166,13 +146,12 @@ void FoundProcedures::add(const elf::Image& image, const ProcedureKey& key,
 
 bool FoundProcedures::is_news() const {
   constexpr uint64_t kShareThatMatters = 16;
-  return !maker_.empty() && fresh_bytes_ * kShareThatMatters > used_bytes_;
+  return fresh_bytes_ * kShareThatMatters > used_bytes_;
 }
 
 std::vector<uint8_t> FoundProcedures::file() const {
   std::vector<uint8_t> out;
   put(out, kMagic);
-  put(out, kVersion);
   put_string(out, maker_);
   put(out, static_cast<uint32_t>(modules_.size()));
   for (const std::string& build_id : modules_) put_string(out, build_id);
@@ -201,6 +180,14 @@ std::vector<uint8_t> FoundProcedures::file() const {
   }
   put(out, digest_of_file(out));
   return out;
+}
+
+const std::string& own_build_id() {
+  static const std::string id = [] {
+    const auto own = elf::Image::open("/proc/self/exe");
+    return own ? (*own)->build_id() : std::string();
+  }();
+  return id;
 }
 
 }  // namespace tally::engine

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/bytes.h"
+#include "cache/record_bytes.h"
 
 namespace tally::engine {
 namespace {
@@ -31,25 +32,10 @@ uint64_t digest_of(std::span<const uint8_t> bytes) {
   return digest;
 }
 
-template <class T>
-void put(std::vector<uint8_t>& out, T value) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
-  out.insert(out.end(), bytes, bytes + sizeof value);
-}
-
 // A build-id becomes part of a file's name.
 bool is_plain(const std::string& build_id) {
   return !build_id.empty() && build_id.size() <= RecallFolder::kBuildIdBytesMax &&
          build_id.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-std::string read_string(ByteReader& reader) {
-  const uint8_t size_bytes = reader.u8();
-  std::string text;
-  for (uint8_t i = 0; i < size_bytes && reader.ok(); ++i) {
-    text.push_back(static_cast<char>(reader.u8()));
-  }
-  return text;
 }
 
 // Counts are believed only as far as bytes go.
@@ -146,10 +132,7 @@ std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
   put(out, kMagic);
   put(out, kVersion);
   put(out, static_cast<uint32_t>(recollection.modules.size()));
-  for (const std::string& id : recollection.modules) {
-    put(out, static_cast<uint8_t>(id.size()));
-    out.insert(out.end(), id.begin(), id.end());
-  }
+  for (const std::string& id : recollection.modules) put_string(out, id);
   put(out, static_cast<uint32_t>(recollection.asked.size()));
   for (const Recollection::Asked& asked : recollection.asked) {
     put(out, asked.module);

@@ -12,7 +12,6 @@
 
 #include "cache/code_map.h"
 #include "elf/dependencies.h"
-#include "elf/own_build_id.h"
 #include "engine/describe.h"
 #include "ledger/finish.h"
 #include "ledger/keeper.h"
@@ -185,7 +184,7 @@ void ImageRun::recall() {
   if (!found.weighed.empty()) cache_.set_weights(std::make_shared<const EdgeWeights>(found));
   cache_.set_recollection(std::move(found));
   if (cache_.weights() != nullptr && leaves_found()) {
-    auto procedures = std::make_unique<FoundProcedures>(elf::own_build_id());
+    auto procedures = std::make_unique<FoundProcedures>(own_build_id());
     procedures->read(options_.recall.find_procedures(program_build_id_));
     cache_.set_found(std::move(procedures));
   }
@@ -209,9 +208,10 @@ void ImageRun::leave(const Recollected& left) {
 void ImageRun::leave_found() {
   const FoundProcedures* found = cache_.found();
   if (found == nullptr || !found->is_news()) return;
-  if (Status kept = options_.recall.keep_procedures(program_build_id_, found->file()); !kept) {
-    facts_.more.emplace_back("procedures_not_kept", kept.error().message);
-  }
+  const Status kept = own_build_id().empty()
+                          ? make_error("this build of Tally has no build-id, by which to know it")
+                          : options_.recall.keep_procedures(program_build_id_, found->file());
+  if (!kept) facts_.more.emplace_back("procedures_not_kept", kept.error().message);
 }
 
 // The region, the modules, and the program's text out of reach.  `scratch`: writable memory of the

@@ -2,14 +2,13 @@
 """Procedures that an earlier run has found are read back instead of found again, and change no
 count: with the same input and with other, in threads and in children, whatever became of the file
 that they are in, and not where the program is another one by now, of the same build-id."""
-import csv
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 
-from refusal import TALLY, accepted, complain, finish, path
+import taught
+from refusal import TALLY, complain, finish, path
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -95,40 +94,8 @@ def build(step, extra, target):
                     "-o", target], check=True)
 
 
-runs_made = [0]
-
-
-class Run:
-    """What a run printed and counted of the program, and the facts of its first process."""
-
-    def __init__(self, *arguments, cache=FOLDER, options=()):
-        runs_made[0] += 1
-        name = path(f"run{runs_made[0]}.tally")
-        line = [TALLY, "profile", "-o", name, *options, "--", PROGRAM, *arguments]
-        done = subprocess.run(line, capture_output=True, text=True, check=False,
-                              env=dict(os.environ, TALLY_CACHE=str(cache)))
-        if done.returncode != 0 or done.stderr:
-            complain(f"{' '.join(line)}: {done.returncode} {done.stderr}")
-        self.stdout = done.stdout
-        dump = json.loads(accepted(["dump", "profile", name, "--format=json"], "dump").stdout)
-        self.facts = {}
-        for fact in dump["run"]:
-            self.facts.setdefault(fact["name"], fact["value"])
-        report = json.loads(accepted(["report", name, "--format=json"], "report").stdout)
-        if report["flow"]["balanced"] is not True or report["issues"]:
-            complain(f"{' '.join(line)}: not balanced, or not exact: {report['issues']}")
-        self.counts = [self.own(what, name) for what in KINDS]
-
-    @staticmethod
-    def own(what, name):
-        dump = accepted(["dump", what, name], what).stdout.decode()
-        return sorted(tuple(value for key, value in row.items()
-                            if key not in ("source", "found", "procedure", "counter"))
-                      for row in csv.DictReader(dump.splitlines())
-                      if row["module"].endswith("/found"))
-
-    def fact(self, name):
-        return int(self.facts[name])
+def profiled(*arguments, cache=FOLDER, options=()):
+    return taught.Run(PROGRAM, arguments, cache, options, KINDS)
 
 
 # Where control came to in a program that was there before may begin a block in this one.
@@ -160,8 +127,8 @@ build("1", "sum -= 4;", PROGRAM)
 # The third run reads what the second has left; so do all that follow.
 WAYS = ("0", "1", "2", "4", "8", "16", "63", "47")
 HOW = ("", "threads", "fork", "exec")
-plain = {(way, how): Run(way, how, cache="") for way in WAYS for how in HOW}
-first, second, third = (Run("0", "") for _ in range(3))
+plain = {(way, how): profiled(way, how, cache="") for way in WAYS for how in HOW}
+first, second, third = (profiled("0", "") for _ in range(3))
 not_reread("the first run", first)
 not_reread("the second run", second)
 if {p.suffix for p in FOLDER.iterdir()} != {".recall", ".found"}:
@@ -179,17 +146,17 @@ if deferred == 0:
 late = 0
 for way in WAYS:
     for how in HOW:
-        run = Run(way, how)
+        run = profiled(way, how)
         same(f"way {way} {how} after others", plain[way, how], run)
         late += run.fact("blocks_made_late")
-reread("after other ways", Run("63", ""), 20)
+reread("after other ways", profiled("63", ""), 20)
 print(f"{late} blocks were made late")
 if late == 0:
     complain("no block was made late")
 for options in (["--no-opt=defer"], ["--no-opt=shared"], ["--no-opt=order"], ["--no-opt=renewal"],
                 ["--stress-renewal"], ["--stress-index"], ["--stress-defer"], ["--no-opt=weights"],
                 ["--placement=blocks"], ["--no-opt=low32"], ["--no-opt=flags"]):
-    run = Run("63", "threads", options=options)
+    run = profiled("63", "threads", options=options)
     same(f"{options}", plain["63", "threads"], run)
     if options[0] in ("--placement=blocks", "--no-opt=weights", "--no-opt=order", "--stress-defer"):
         not_reread(f"{options}, which places otherwise", run)
@@ -197,7 +164,7 @@ for options in (["--no-opt=defer"], ["--no-opt=shared"], ["--no-opt=order"], ["-
 # Switched off: nothing is read, and nothing left.
 off = path("off")
 for _ in range(3):
-    run = Run("0", "", cache=off, options=["--no-opt=found"])
+    run = profiled("0", "", cache=off, options=["--no-opt=found"])
     same("--no-opt=found", plain["0", ""], run)
     not_reread("--no-opt=found", run)
 if {p.suffix for p in pathlib.Path(off).iterdir()} != {".recall"}:
@@ -205,7 +172,7 @@ if {p.suffix for p in pathlib.Path(off).iterdir()} != {".recall"}:
 
 # A file that is damaged, cut, or of another program is not believed, and replaced.
 kept = next(FOLDER.glob("*.found"))
-Run("0", "")
+profiled("0", "")
 whole = kept.read_bytes()
 foreign = path("foreign")
 for _ in range(2):
@@ -218,13 +185,13 @@ for name, content in (("cut", whole[:middle]), ("empty", b""), ("another program
                       ("flipped", whole[:middle] + bytes([whole[middle] ^ 1]) +
                        whole[middle + 1:])):
     kept.write_bytes(content)
-    run = Run("0", "")
+    run = profiled("0", "")
     same(f"a file that is {name}", plain["0", ""], run)
     if name != "another program's":
         not_reread(f"a file that is {name}", run)
     if kept.read_bytes() == content:
         complain(f"a file that is {name} was not replaced")
-    reread(f"the run after a file that was {name}", Run("0", ""), 20)
+    reread(f"the run after a file that was {name}", profiled("0", ""), 20)
 
 # Another program of the same build-id: what is the same is read, what is not is found.
 shutil.copy(PROGRAM, path("kept_program"))
@@ -232,13 +199,13 @@ for step, extra in (("2", "sum -= 4;"), ("1", "if (sum > 3) sum -= 4; else sum =
     os.remove(PROGRAM)
     build(step, extra, PROGRAM)
     for way in ("0", "3", "63"):
-        expected = Run(way, "", cache="")
-        same(f"changed in place, way {way}", expected, Run(way, ""), KINDS[:1])
-        same(f"changed in place, way {way} again", expected, Run(way, ""), KINDS[:1])
+        expected = profiled(way, "", cache="")
+        same(f"changed in place, way {way}", expected, profiled(way, ""), KINDS[:1])
+        same(f"changed in place, way {way} again", expected, profiled(way, ""), KINDS[:1])
 os.remove(PROGRAM)
 shutil.copy(path("kept_program"), PROGRAM)
 for way in ("0", "63"):
-    same(f"as it was at first, way {way}", plain[way, ""], Run(way, ""), KINDS[:1])
+    same(f"as it was at first, way {way}", plain[way, ""], profiled(way, ""), KINDS[:1])
 
 # Many at once.
 runs = [subprocess.Popen([TALLY, "profile", "-o", path(f"at_once{i}.tally"), "--", PROGRAM,
@@ -249,5 +216,5 @@ if any(one.wait() != 0 for one in runs):
     complain("eight at once failed")
 if {p.suffix for p in FOLDER.iterdir()} != {".recall", ".found"}:
     complain(f"eight at once left {os.listdir(FOLDER)}")
-same("after eight at once", plain["63", ""], Run("63", ""), KINDS[:1])
+same("after eight at once", plain["63", ""], profiled("63", ""), KINDS[:1])
 finish()

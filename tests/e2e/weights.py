@@ -4,15 +4,14 @@
 `wrong` holds a loop whose rare ways lie where the rules of thumb, and the compiler, expect the
 frequent ones.  Counts must be the same whatever is on record.
 """
-import csv
-import json
 import os
 import pathlib
 import shutil
 import struct
 import subprocess
 
-from refusal import TALLY, accepted, compile_c, complain, finish, path
+import taught
+from refusal import TALLY, compile_c, complain, finish, path
 
 PROGRAM = compile_c(
     "weighed",
@@ -48,45 +47,24 @@ PROGRAM = compile_c(
     """,
 )
 FOLDER = pathlib.Path(path("cache"))
-runs_made = [0]
 
 
-class Run:
+class Run(taught.Run):
     def __init__(self, *arguments, cache=FOLDER, options=()):
-        runs_made[0] += 1
-        name = path(f"run{runs_made[0]}.tally")
-        line = [TALLY, "profile", "-o", name, *options, "--", PROGRAM, *arguments]
-        done = subprocess.run(line, capture_output=True, text=True, check=False,
-                              env=dict(os.environ, TALLY_CACHE=str(cache)))
-        if done.returncode != 0 or done.stderr:
-            complain(f"{' '.join(line)}: {done.returncode} {done.stderr}")
-        self.stdout = done.stdout
-        dump = json.loads(accepted(["dump", "profile", name, "--format=json"], "dump").stdout)
-        self.facts = {fact["name"]: fact["value"] for fact in dump["run"]}
-        report = json.loads(accepted(["report", name, "--format=json"], "report").stdout)
-        if report["flow"]["balanced"] is not True:
-            complain(f"{' '.join(line)}: not balanced")
-        self.counts = [self.own(what, name) for what in ("instructions", "edges")]
-
-    @staticmethod
-    def own(what, name):
-        """The program's own: libc looks at addresses, which change from run to run."""
-        dump = accepted(["dump", what, name], what).stdout.decode()
-        return sorted(tuple(value for key, value in row.items() if key != "source")
-                      for row in csv.DictReader(dump.splitlines())
-                      if row["count"] != "0" and row["module"].endswith("weighed"))
+        super().__init__(PROGRAM, arguments, cache, options)
+        self.counts = [[row for row in rows if row[-1] != "0"] for rows in self.counts]
 
     @property
     def increments(self):
-        return int(self.facts["counter_increments"])
+        return self.fact("counter_increments")
 
     @property
     def weighed(self):
-        return int(self.facts["procedures_weighed"])
+        return self.fact("procedures_weighed")
 
     @property
     def apart(self):
-        return int(self.facts["blocks_apart"])
+        return self.fact("blocks_apart")
 
 
 def same(what, one, other):

@@ -16,6 +16,7 @@
 #include "claims/check.h"
 #include "claims/read.h"
 #include "elf/image.h"
+#include "fuzz_main.h"
 
 namespace tally::claims {
 namespace {
@@ -115,9 +116,6 @@ std::string damaged(std::string text, Random& random) {
 }
 
 int fuzz(uint64_t iterations, uint64_t seed) {
-  std::printf("fuzz_claims: %llu iterations, seed %llu\n",
-              static_cast<unsigned long long>(iterations), static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
   Random random(seed);
   const profile::TemporaryFolder folder;
   const std::string path = folder.file("profile");
@@ -151,7 +149,5 @@ int fuzz(uint64_t iterations, uint64_t seed) {
 }  // namespace tally::claims
 
 int main(int argc, char** argv) {
-  const uint64_t iterations = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::random_device{}();
-  return tally::claims::fuzz(iterations, seed);
+  return tally::fuzz_main("fuzz_claims", argc, argv, tally::claims::fuzz);
 }

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "../unit/found_support.h"
+#include "fuzz_main.h"
 #include "placement/placement.h"
 
 namespace tally::engine {
@@ -69,9 +70,6 @@ void solve(const KnownProcedure& known, Random& random) {
 }
 
 int fuzz(uint64_t iterations, uint64_t seed) {
-  std::printf("fuzz_found: %llu iterations, seed %llu\n",
-              static_cast<unsigned long long>(iterations), static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
   Random random(seed);
   Examples code("/proc/self/exe");
   Random always(7);  // the same examples for each seed
@@ -95,7 +93,5 @@ int fuzz(uint64_t iterations, uint64_t seed) {
 }  // namespace tally::engine
 
 int main(int argc, char** argv) {
-  const uint64_t iterations = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::random_device{}();
-  return tally::engine::fuzz(iterations, seed);
+  return tally::fuzz_main("fuzz_found", argc, argv, tally::engine::fuzz);
 }

@@ -16,6 +16,7 @@
 #include <random>
 
 #include "../unit/profile_sample.h"
+#include "fuzz_main.h"
 #include "profile/checks.h"
 #include "profile/digest.h"
 #include "profile/file.h"
@@ -144,9 +145,6 @@ Profile distorted(Profile profile, Random& random) {
 }
 
 int fuzz(uint64_t iterations, uint64_t seed) {
-  std::printf("fuzz_profile: %llu iterations, seed %llu\n",
-              static_cast<unsigned long long>(iterations), static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
   Random random(seed);
   const TemporaryFolder folder;
   const std::string path = folder.file("x.tally");
@@ -179,7 +177,5 @@ int fuzz(uint64_t iterations, uint64_t seed) {
 }  // namespace tally::profile
 
 int main(int argc, char** argv) {
-  const uint64_t iterations = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::random_device{}();
-  return tally::profile::fuzz(iterations, seed);
+  return tally::fuzz_main("fuzz_profile", argc, argv, tally::profile::fuzz);
 }

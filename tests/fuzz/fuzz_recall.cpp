@@ -10,6 +10,7 @@
 #include "cache/edge_weights.h"
 #include "cache/plan.h"
 #include "cache/recall.h"
+#include "fuzz_main.h"
 
 namespace tally::engine {
 namespace {
@@ -93,9 +94,6 @@ void use(Recollection& recollection, const std::vector<cfg::Procedure>& procedur
 }
 
 int fuzz(uint64_t iterations, uint64_t seed) {
-  std::printf("fuzz_recall: %llu iterations, seed %llu\n",
-              static_cast<unsigned long long>(iterations), static_cast<unsigned long long>(seed));
-  std::fflush(stdout);
   Random random(seed);
   const Original whole = original();
   uint64_t accepted = 0;
@@ -113,7 +111,5 @@ int fuzz(uint64_t iterations, uint64_t seed) {
 }  // namespace tally::engine
 
 int main(int argc, char** argv) {
-  const uint64_t iterations = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 2000;
-  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::random_device{}();
-  return tally::engine::fuzz(iterations, seed);
+  return tally::fuzz_main("fuzz_recall", argc, argv, tally::engine::fuzz);
 }
