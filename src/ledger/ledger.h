@@ -189,6 +189,7 @@ class Ledger : public LedgerBooks {
   const Interruption* on_way_back(const user_regs_struct& regs, uint32_t slot) const;
   TargetAddr insn_address(BlockRef ref, uint32_t index) const;
   bool ends_by_itself(BlockRef ref) const;
+  bool may_come_back(BlockRef call) const;
   bool is_plain(uint32_t slot) const;
   bool may_be_jumping(uint32_t slot, Way way, const elf::UnwindRegisters& there) const;
   struct Start {  // of a back-trace

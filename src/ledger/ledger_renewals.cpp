@@ -63,6 +63,14 @@ std::optional<std::vector<BlockRef>> Ledger::open_calls_at(const Position& posit
   return calls_of(open_frames(position, *start, slot));
 }
 
+// A call whose flow has an edge of its own, should it not come back, may come back all the same:
+// then to the new unit, while the old one would have it that it never did.
+bool Ledger::may_come_back(BlockRef call) const {
+  const cfg::Procedure& p = cache_.unit(call.unit).procedure;
+  return !ends_by_itself(call) ||
+         p.edge_of_kind(p.blocks[call.block], cfg::EdgeKind::kCallReturn).has_value();
+}
+
 // Nothing where one of the frames is not a call for sure.
 std::optional<std::vector<BlockRef>> Ledger::calls_of(const OpenFrames& open) const {
   const elf::BackTrace& trace = open.trace;
@@ -75,7 +83,7 @@ std::optional<std::vector<BlockRef>> Ledger::calls_of(const OpenFrames& open) co
     // Where nothing describes a frame, who called there is a guess.
     const bool outermost = i > 0 && i + 1 == trace.frames.size();
     if (!outermost && (!call.valid() || !is_described(frame.pc - 1))) return std::nullopt;
-    if (call.valid() && !ends_by_itself(call)) calls.push_back(call);
+    if (call.valid() && may_come_back(call)) calls.push_back(call);
   }
   return calls;
 }
