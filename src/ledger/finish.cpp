@@ -187,13 +187,13 @@ class Builder {
   template <class IsWanted>
   OfPairs add_link_pairs(const Members& members, const IsWanted& is_wanted, uint32_t b,
                          profile::EdgeKind kind, uint64_t count) {
-    if (pairs_of_link_.empty()) return {count, false};
     std::map<uint32_t, uint64_t> times;  // by block they lead to
     for (const Unit* unit : members) {
-      for (uint32_t i = 0; i < unit->code.links.size(); ++i) {
-        if (!is_wanted(unit->code.links[i])) continue;
-        const auto it = pairs_of_link_.find(unit->first_link + i);
-        if (it == pairs_of_link_.end()) continue;
+      auto it = pairs_of_link_.lower_bound(unit->first_link);
+      for (; it != pairs_of_link_.end(); ++it) {
+        const uint32_t index = it->first - unit->first_link;
+        if (index >= unit->code.links.size()) break;
+        if (!is_wanted(unit->code.links[index])) continue;
         for (const LinkPair* pair : it->second) times[block_id(pair->to)] += counter(pair->counter);
       }
     }
