@@ -53,8 +53,11 @@ Result<FileBytes> FileBytes::map(const std::string& path) {
 }
 
 void FileBytes::drop_pages() const {
+  // What a small file takes is less than finding its pages again would cost the next process.
+  constexpr size_t kLargeBytes = 8 << 20;
+  if (mapping_ == nullptr || writable_ || mapping_size_bytes_ < kLargeBytes) return;
   // That fails only where there is nothing to gain.
-  if (mapping_ != nullptr && !writable_) ::madvise(mapping_, mapping_size_bytes_, MADV_DONTNEED);
+  ::madvise(mapping_, mapping_size_bytes_, MADV_DONTNEED);
 }
 
 FileBytes FileBytes::writable_copy() const {

@@ -62,13 +62,17 @@ uint32_t get_32(const uint8_t* at) {
 // need the ninth byte, which is different.
 constexpr size_t kVarintBytesMax = 8;
 
-uint32_t varint_bytes(uint64_t value) {
-  CHECK(value >> 56 == 0) << "a size or an id of " << value;
-  return (static_cast<uint32_t>(std::bit_width(value | 1)) + 6) / 7;
+// The next row's size and id nearly always need as many as the last one's, so that the processor
+// foretells where the loop ends.
+inline uint32_t varint_bytes(uint64_t value) {
+  uint32_t bytes = 1;
+  for (uint64_t rest = value >> 7; rest != 0; rest >>= 7) ++bytes;
+  CHECK(bytes <= kVarintBytesMax) << "a size or an id of " << value;
+  return bytes;
 }
 
 // Returns what comes behind it.
-uint8_t* put_varint(uint8_t* at, uint64_t value) {
+inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   const uint32_t size = varint_bytes(value);
   for (uint32_t i = size; i-- > 0;) {
     *at++ = static_cast<uint8_t>((value >> 7 * i & 0x7f) | (i > 0 ? 0x80 : 0));
@@ -102,6 +106,7 @@ Status PageWriter::open() {
         get_32(header.data() + kAutoVacuumOffset) == 0)
       << "SQLite made a file that we did not ask for";
   pages_ = get_32(header.data() + kPageCountOffset);
+  waiting_.reserve(kWaitingMaxBytes);
   return Ok{};
 }
 
