@@ -26,8 +26,8 @@ class TableReader {
   void read(const Layout& layout, uint32_t section_type, SymbolSource source) {
     for (const SectionHeader& section : layout.sections) {
       if (section.type != section_type || section.link >= layout.sections.size()) continue;
-      // Most symbols are functions.
-      result_.reserve(result_.size() + section.contents.size() / sizeof(Elf64_Sym));
+      // Most symbols are functions.  (Only once: a file may name thousands of tables.)
+      if (result_.empty()) result_.reserve(section.contents.size() / sizeof(Elf64_Sym));
       read_table(section.contents, layout.sections[section.link].contents, source);
     }
   }
