@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string_view>
 
 #include "cli/annotate.h"
 #include "cli/check.h"
@@ -45,6 +46,19 @@ void die_by(int signal_number) {
   sigaddset(&set, signal_number);
   sigprocmask(SIG_UNBLOCK, &set, nullptr);
   raise(signal_number);
+}
+
+// Before any object is made, of which the first would not survive it: jemalloc falls over where
+// there is no room for its own beginnings (below 26 MB, in a process that takes 20).
+[[gnu::constructor(101)]] void check_address_space() {
+  constexpr rlim_t kLeastBytes = 64 << 20;
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur >= kLeastBytes) return;
+  constexpr std::string_view kWords =
+      "tally: less than 64 MB of address space; raise the limit (ulimit -v)\n";
+  // Who cannot be told learns it from the status.
+  [[maybe_unused]] const ssize_t told = write(STDERR_FILENO, kWords.data(), kWords.size());
+  _exit(125);
 }
 
 }  // namespace
