@@ -73,8 +73,6 @@ class ByteReader {
 
   // LEB128 of at most 64 bits; a longer encoding is a failure unless it only repeats the sign.
   uint64_t uleb() {
-    // Most numbers are small.
-    if (ok_ && position_ < bytes_.size() && bytes_[position_] < 0x80) return bytes_[position_++];
     uint64_t value = 0;
     for (unsigned shift = 0;; shift += 7) {
       const uint8_t byte = u8();

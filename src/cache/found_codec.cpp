@@ -277,15 +277,10 @@ bool covers_blocks(const KnownProcedure& known) {
   std::vector<LinkRange> sources = known.sources;
   std::ranges::sort(sources, {}, &LinkRange::begin);
   const cfg::Procedure& p = known.procedure;
-  // One block lies in the same range as the block before it, but for few.
-  LinkRange last;
   return std::ranges::all_of(p.blocks, [&](const cfg::Block& block) {
-    const LinkAddr begin = p.address_of(block), end = p.end_of(block);
-    if (last.begin <= begin && begin < last.end && end <= last.end) return true;
-    const auto behind = std::ranges::upper_bound(sources, begin, {}, &LinkRange::begin);
-    if (behind == sources.begin()) return false;
-    last = *(behind - 1);
-    return end <= last.end;
+    const auto behind =
+        std::ranges::upper_bound(sources, p.address_of(block), {}, &LinkRange::begin);
+    return behind != sources.begin() && p.end_of(block) <= (behind - 1)->end;
   });
 }
 

@@ -24,8 +24,8 @@ class FileBytes {
   ~FileBytes();
 
   std::span<const uint8_t> span() const;
-  // Takes the file's pages out of our memory; they come back when looked at.  Owned or written
-  // bytes stay.
+  // Takes the pages of a large file (8 MB) out of our memory; they come back when looked at.  Owned
+  // or written bytes stay.
   void drop_pages() const;
 
   // The same bytes once more, for a library that writes into what it reads: libelf changes section

@@ -411,7 +411,7 @@ Insn decode(std::span<const uint8_t> bytes, uint64_t address) {
   // 16 bytes in sight mean that nothing below reads past the end.
   Prefix prefix;
   if (bytes.size() < 16 || !read_prefix(bytes, prefix)) return decode_uncached(bytes, address);
-  // Zeros that nobody writes: only what is looked up comes to be in memory.
+  // Zeros that nobody has to write: only what is looked up comes to be in memory.
   static constinit std::array<Template, 1u << 18> templates{};
   Template& cached = templates[prefix.key];
   uint64_t bits = cached.bits.load(std::memory_order_relaxed);

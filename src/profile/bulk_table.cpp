@@ -62,30 +62,18 @@ uint32_t get_32(const uint8_t* at) {
 // need the ninth byte, which is different.
 constexpr size_t kVarintBytesMax = 8;
 
-// The next row's size and id nearly always need as many as the last one's, so that the processor
-// foretells where the loop ends.
-inline uint32_t varint_bytes(uint64_t value) {
-  uint32_t bytes = 1;
-  for (uint64_t rest = value >> 7; rest != 0; rest >>= 7) ++bytes;
-  CHECK(bytes <= kVarintBytesMax) << "a size or an id of " << value;
-  return bytes;
+uint32_t varint_bytes(uint64_t value) {
+  CHECK(value >> 56 == 0) << "a size or an id of " << value;
+  return value < 0x80 ? 1 : (static_cast<uint32_t>(std::bit_width(value)) + 6) / 7;
 }
 
 // Returns what comes behind it.
-inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
+uint8_t* put_varint(uint8_t* at, uint64_t value) {
   const uint32_t size = varint_bytes(value);
   for (uint32_t i = size; i-- > 0;) {
     *at++ = static_cast<uint8_t>((value >> 7 * i & 0x7f) | (i > 0 ? 0x80 : 0));
   }
   return at;
-}
-
-// Rows are so short that a call of memcpy takes longer than what it does.
-void copy_few(uint8_t* to, const uint8_t* from, size_t size_bytes) {
-  constexpr size_t kWord = sizeof(uint64_t);
-  size_t at = 0;
-  for (; at + kWord <= size_bytes; at += kWord) std::memcpy(to + at, from + at, kWord);
-  for (; at < size_bytes; ++at) to[at] = from[at];
 }
 
 void append_varint(std::vector<uint8_t>& out, uint64_t value) {
@@ -106,6 +94,7 @@ Status PageWriter::open() {
         get_32(header.data() + kAutoVacuumOffset) == 0)
       << "SQLite made a file that we did not ask for";
   pages_ = get_32(header.data() + kPageCountOffset);
+  // Growing by and by, it would be copied into new pages each time.
   waiting_.reserve(kWaitingMaxBytes);
   return Ok{};
 }
@@ -169,6 +158,29 @@ void Record::clear() {
   values_end_ = 0;
 }
 
+uint8_t* Record::room_for(size_t bytes) {
+  if (values_.size() < values_end_ + bytes) values_.resize(2 * (values_end_ + bytes));
+  return values_.data() + values_end_;
+}
+
+Record& Record::integer(int64_t value) {
+  CHECK(types_end_ < types_.size()) << "too many columns";
+  uint8_t* at = room_for(sizeof value);
+  if (value == 0 || value == 1) {
+    types_[types_end_++] = value == 0 ? 8 : 9;
+    return *this;
+  }
+  // Magnitude bits plus one for the sign, in the sizes that SQLite knows.
+  const auto magnitude = static_cast<uint64_t>(value < 0 ? ~value : value);
+  const uint32_t needed = static_cast<uint32_t>(std::bit_width(magnitude)) / 8 + 1;
+  const uint32_t size = needed <= 4 ? needed : needed <= 6 ? 6 : 8;
+  types_[types_end_++] = static_cast<uint8_t>(size <= 4 ? size : size == 6 ? 5 : 6);
+  const uint64_t swapped = __builtin_bswap64(static_cast<uint64_t>(value) << 8 * (8 - size));
+  std::memcpy(at, &swapped, sizeof swapped);
+  values_end_ += size;
+  return *this;
+}
+
 void Record::bytes(const void* value, size_t size_bytes, uint64_t type) {
   CHECK(types_end_ + kVarintBytesMax <= types_.size()) << "too many columns";
   const uint8_t* end = put_varint(types_.data() + types_end_, type + 2 * size_bytes);
@@ -191,8 +203,8 @@ Record& Record::text(std::string_view value) {
 void Record::write_to(uint8_t* at) const {
   // The size of the header counts itself; our tables have few columns.
   *at++ = static_cast<uint8_t>(types_end_ + 1);
-  copy_few(at, types_.data(), types_end_);
-  copy_few(at + types_end_, values_.data(), values_end_);
+  std::memcpy(at, types_.data(), types_end_);
+  if (values_end_ > 0) std::memcpy(at + types_end_, values_.data(), values_end_);
 }
 
 // ---- tables ------------------------------------------------------------------------------------

@@ -20,15 +20,12 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "base/check.h"
 #include "base/result.h"
 #include "profile/database.h"
 
@@ -62,45 +59,11 @@ class PageWriter {
   std::function<int(int error)> move_;
 };
 
-// How SQLite stores an integer: its type, and so many bytes.
-struct IntegerForm {
-  uint8_t type = 0;
-  uint8_t size_bytes = 0;
-};
-// By the bits of the magnitude.
-inline constexpr std::array<IntegerForm, 64> kIntegerForms = [] {
-  std::array<IntegerForm, 64> forms{};
-  for (uint32_t bits = 0; bits < forms.size(); ++bits) {
-    const uint32_t needed = bits / 8 + 1;
-    const uint32_t size = needed <= 4 ? needed : needed <= 6 ? 6 : 8;
-    const uint32_t type = size <= 4 ? size : size == 6 ? 5 : 6;
-    forms[bits] = {static_cast<uint8_t>(type), static_cast<uint8_t>(size)};
-  }
-  return forms;
-}();
-
 // One row: the columns behind the id, in their order.
 class Record {
  public:
   void clear();
-  Record& integer(int64_t value) {
-    CHECK(types_end_ < types_.size()) << "too many columns";
-    uint8_t* at = room_for(sizeof value);
-    // Magnitude bits plus one for the sign, in the sizes that SQLite knows; 0 and 1 have types of
-    // their own.  There is no branch, since what the next count is cannot be foretold.
-    const auto magnitude = static_cast<uint64_t>(value < 0 ? ~value : value);
-    const bool is_flag = static_cast<uint64_t>(value) <= 1;
-    const IntegerForm form = is_flag
-                                 ? IntegerForm{static_cast<uint8_t>(8 + value), 0}
-                                 : kIntegerForms[static_cast<size_t>(std::bit_width(magnitude))];
-    types_[types_end_++] = form.type;
-    // What is shifted out of a value without bytes is not looked at.
-    const uint64_t swapped =
-        __builtin_bswap64(static_cast<uint64_t>(value) << (8 * (8 - form.size_bytes) & 63));
-    std::memcpy(at, &swapped, sizeof swapped);
-    values_end_ += form.size_bytes;
-    return *this;
-  }
+  Record& integer(int64_t value);
   Record& address(uint64_t value) { return integer(static_cast<int64_t>(value)); }
   Record& blob(std::span<const uint8_t> value);
   Record& text(std::string_view value);
@@ -110,11 +73,7 @@ class Record {
 
  private:
   void bytes(const void* value, size_t size_bytes, uint64_t type);
-  // Behind the values.
-  uint8_t* room_for(size_t bytes) {
-    if (values_.size() < values_end_ + bytes) values_.resize(2 * (values_end_ + bytes));
-    return values_.data() + values_end_;
-  }
+  uint8_t* room_for(size_t bytes);  // behind the values
 
   // A header of 126 bytes says its own size in one.
   std::array<uint8_t, 126> types_;
