@@ -117,6 +117,7 @@ def one(program):
 def main():
     os.makedirs(BUILD, exist_ok=True)
     failed = 0
+    failures = []
     totals = {}
     blocks = stops = 0
     for program in programs.find(os.path.join(TESTS, "programs")):
@@ -133,7 +134,11 @@ def main():
         kind = said.split(":")[0]
         totals[kind] = totals.get(kind, 0) + 1
         print(f"{program.name}: {said}", flush=True)
+        if kind == "FAILED":
+            failures.append(f"{program.name}: {said}")
     print(totals, f"{stops / max(blocks, 1):.3f} stops per block")
+    # Said again at the end: of a failed test's output its last lines are shown.
+    print("".join(line + "\n" for line in failures), end="")
     if stops > 0.5 * blocks:
         print("more than one stop for two blocks")
         failed += 1
