@@ -21,11 +21,9 @@ TALLY = os.environ["TALLY"]
 WORK = os.environ["WORK"]
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(TESTS, ".work", "build")
-# They print what /proc says of themselves: process numbers, for one.
-DIFFER_BY_THEMSELVES = {"proc_self"}
 INSTRUCTIONS_MAX = 1_500_000
 INSTRUCTIONS_MAX_PLAIN = 60_000
-TIMEOUT_S = 100
+TIMEOUT_S = 300
 
 
 class Failed(Exception):
@@ -34,6 +32,9 @@ class Failed(Exception):
 
 # Programs whose timers run out elsewhere when the program is slow.
 TIMED = {"signal_restart"}
+# A timer of 200 us strikes again before a handler is through whose branches are traps: when few
+# instructions were needed in the profile, verifying would still take for ever.
+STRUCK_FOR_EVER = {"jump_by_index_changed"}
 # What `tally profile` answers in the kernel's place (docs/exactness.md), and the kernel otherwise.
 ANSWERED = {"dispatch_denied"}
 # Text that is mapped at two addresses at once is watched at one of them only (docs/verify.md):
@@ -80,10 +81,7 @@ def verify(program, command, folder, file, extra, native):
         timed or program.get("varies") or program.get("inexact")
         or "-pthread" in program.get("flags")
     )
-    reasons = {f["reason"] for f in verdict["findings"]}
     if program.name in ANSWERED or program.name in LOST_ONCE:
-        may_differ = True
-    if program.name in DIFFER_BY_THEMSELVES and reasons <= {"nondeterministic"}:
         may_differ = True
     if not verdict["verified"] and not may_differ:
         shown = [json.dumps(f) for f in verdict["findings"][:6]]
@@ -93,6 +91,8 @@ def verify(program, command, folder, file, extra, native):
 
 def one(program):
     config = program.ci_configs()[0]
+    if program.name in STRUCK_FOR_EVER:
+        return "skipped: its timer is faster than traps", None
     if program.missing():
         return "skipped: processor lacks " + " ".join(program.missing()), None
     executable = programs.build(program, config, BUILD)

@@ -2,7 +2,7 @@
 // build: gcc,clang O2 pie,nopie static,dynamic
 // ci: gcc O2 nopie static
 // oracle: output
-// (Counts depend on the digits of the tracer's pid in /proc/self/status.)
+// varies: process numbers with more digits make /proc/self/status longer
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <stdio.h>
