@@ -33,11 +33,15 @@ TargetRange page_at(uint64_t address) {
   return {TargetAddr(address), TargetAddr(address + kPageBytes)};
 }
 
+// Where the program itself chooses both places, another run has them, too.
+constexpr const char* kWhatToDo =
+    "run it again, or with --no-opt=low32, which compares whole addresses";
+
 Status executable_collision(TargetRange range, TargetRange other) {
   return make_error(
       "the program makes memory at {:#x} executable, where addresses are alike in their low 32 "
-      "bits to those of code at {:#x}; run it again",
-      range.begin.value(), other.begin.value());
+      "bits to those of code at {:#x}; {}",
+      range.begin.value(), other.begin.value(), kWhatToDo);
 }
 
 }  // namespace
@@ -62,16 +66,16 @@ Status ModuleMap::check_file_collision(const Module& module) const {
   for (const auto& other : modules_) {
     if (!other->gone && !other->generated && alike(module.mapped, other->mapped)) {
       return make_error(
-          "{} and {} were mapped at addresses that are alike in their low 32 bits; run it again",
-          module.path, other->path);
+          "{} and {} were mapped at addresses that are alike in their low 32 bits; {}", module.path,
+          other->path, kWhatToDo);
     }
   }
   for (const auto& [half, page] : translated_pages_) {
     if (alike(module.mapped, page_at(page))) {
       return make_error(
           "{} was mapped where its addresses are alike in their low 32 bits to those of code "
-          "made at {:#x}; run it again",
-          module.path, page);
+          "made at {:#x}; {}",
+          module.path, page, kWhatToDo);
     }
   }
   return Ok{};
@@ -168,8 +172,8 @@ Status ModuleMap::check_generated_collision(TargetRange range) {
     if (meets) {
       return make_error(
           "the program made code at {:#x}, where addresses are alike in their low 32 bits to those "
-          "of other code; run it again",
-          page);
+          "of other code; {}",
+          page, kWhatToDo);
     }
   }
   return Ok{};

@@ -129,7 +129,14 @@ for more in ([], ["mapped"]):
     if native != "150\n":
         complain(f"chosen addresses: natively {native!r}")
     named = ["alike in their low 32 bits", "0x323400000000"]
-    refused(profile("chosen.tally", CHOSEN, *more), "chosen addresses", 125, named)
+    done = refused(profile("chosen.tally", CHOSEN, *more), "chosen addresses", 125, named)
+    if b"--no-opt=low32" not in done.stderr:
+        complain(f"chosen addresses: it does not say what to do: {done.stderr!r}")
+    # Another run would be refused, too; with what the message names it is not.
+    whole = ["profile", "--no-opt=low32", *profile("whole.tally", CHOSEN, *more)[1:]]
+    done = accepted(whole, "chosen addresses, compared whole")
+    if done.stdout != b"150\n":
+        complain(f"chosen addresses, compared whole: {done.stdout!r}")
 
 # A hint is no order: compilers at run time reserve room near the program, or below 2 GB, with no
 # permission, and make all of it executable afterwards.
