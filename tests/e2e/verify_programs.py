@@ -23,7 +23,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(TESTS, ".work", "build")
 INSTRUCTIONS_MAX = 1_500_000
 INSTRUCTIONS_MAX_PLAIN = 60_000
-TIMEOUT_S = 300
+TIMEOUT_S = 100
 
 
 class Failed(Exception):
