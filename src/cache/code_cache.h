@@ -572,6 +572,12 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
   const bool apart = optimizations_.has(Optimization::kOrder) &&
                      area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
   uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
+  if (apart && record.kind == CodeRecord::Kind::kIndexed) {
+    // Their hot part then lies in one line of the instruction cache: an interpreter goes through
+    // such a stub with every instruction of its program.
+    constexpr uint64_t kLineBytes = 64;
+    used_bytes = (used_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
+  }
   const uint64_t at = apart ? kAreaPieces + used_bytes : used_bytes;
   const uint64_t end = apart ? kAreaHalfBytes : kAreaPieces;
   isa::Assembler as(area.memory + at, end - at, area.base + at);
