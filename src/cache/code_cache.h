@@ -573,8 +573,8 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
                      area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
   uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
   if (apart && record.kind == CodeRecord::Kind::kIndexed) {
-    // Their hot part then lies in one line of the instruction cache: an interpreter goes through
-    // such a stub with every instruction of its program.
+    // Their hot part then lies in one line of the instruction cache, unless the counter spills a
+    // register: an interpreter goes through such a stub with every instruction of its program.
     constexpr uint64_t kLineBytes = 64;
     used_bytes = (used_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
   }
