@@ -3,12 +3,15 @@
 
     bench/where.py --tally build/release/tally -- PROGRAM ARGS...
     bench/where.py --tally build/release/tally --bench=all
+    bench/where.py --tally build/release/tally --bench="lua trees" --blocks=20 --code
 
 Needs perf (no hardware counters: it samples by the clock).  Of one program: the share of each kind
 of code: bodies of blocks (copied instructions and inline counters), landings behind calls,
 translated returns, calls, conditional and indirect branches, stubs, and what is not in the cache at
 all.  With --bench, a table of the benchmark's programs in which 1 is the native time, natively
-sampled, so that a row adds up to what Tally costs.  Runs are later ones (run.py's *again*).
+sampled, so that a row adds up to what Tally costs.  Runs are later ones (run.py's *again*).  With
+--blocks, the blocks of these programs that have the most samples more than natively
+(where_blocks.py), with --code their translated instructions as well.
 """
 
 import argparse
@@ -24,9 +27,12 @@ import tempfile
 import inputs
 import programs
 import run
+import where_blocks
 
 ADDRESS = re.compile("[0-9a-f]{6,16}")
 RATE_HZ = 2000
+BLOCKS_RATE_HZ = 4000
+IN_PLACE = ["setarch", "-R"]  # without address space randomization
 # The columns of the table, by kinds of pieces.
 COLUMNS = {
     "bodies": ("body", "conditional", "jump", "next", "other", "syscall"),
@@ -39,10 +45,10 @@ COLUMNS = {
 }
 
 
-def record(data, argv, environment, stdin=None):
+def record(data, argv, environment, stdin=None, rate_hz=RATE_HZ):
     """Runs argv under perf; its output is thrown away."""
     with open(stdin or os.devnull, "rb") as given:
-        subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", str(RATE_HZ), "-o", data,
+        subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", str(rate_hz), "-o", data,
                         *argv], env=environment, stdin=given, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL, check=True)
 
@@ -105,15 +111,50 @@ def bench_row(options, folder, program):
                    f"{sum(kinds.values()) / native:.2f}")
 
 
+def address_of(line):
+    address = next((f for f in line.split()[1:] if ADDRESS.fullmatch(f)), None)
+    return None if address is None else int(address, 16)
+
+
+def bench_blocks(options, folder, program):
+    """Prints which blocks of a program are slower in a later run than natively."""
+    environment = dict(os.environ, TALLY_CACHE=str(folder / "recall"), **program.environment)
+    code_map, data = folder / "map", folder / "blocks.data"
+    line = [*IN_PLACE, options.tally, "profile", "-o", folder / "out.tally",
+            f"--placement={options.placement}", "--", *program.argv]
+    for _ in range(run.TEACHING):
+        with open(program.stdin or os.devnull, "rb") as given:
+            subprocess.run(line, env=environment, stdin=given, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=True)
+    record(data, [*IN_PLACE, *program.argv], environment, program.stdin, BLOCKS_RATE_HZ)
+    native = [address_of(text) for text in samples(data)]
+    dump = where_blocks.CodeDump(len(native) / BLOCKS_RATE_HZ / 2) if options.code else None
+    record(data, line, dict(environment, TALLY_CODE_MAP=str(code_map)), program.stdin,
+           BLOCKS_RATE_HZ)
+    blocks = where_blocks.Blocks(where_blocks.read_pieces(code_map))
+    for address in native:
+        if address is not None:
+            blocks.add_native(address)
+    for text in samples(data):
+        if "memfd:tally" in text:
+            blocks.add(address_of(text))
+    print(f"## {program.name}")
+    where_blocks.report(blocks, len(native), options.blocks, dump)
+
+
 def bench_table(options, folder):
     run.claim_work_folder()
     inputs.make_all(run.WORK / "inputs", 1.0)
     wanted = options.bench.split(",")
-    print(run.row("program", "native s", *COLUMNS, "all"))
-    print(run.row("---", *["---:"] * (len(COLUMNS) + 2)))
+    if options.blocks == 0:
+        print(run.row("program", "native s", *COLUMNS, "all"))
+        print(run.row("---", *["---:"] * (len(COLUMNS) + 2)))
     for program in programs.programs(run.WORK / "inputs", run.WORK):
         if wanted == ["all"] or program.name in wanted:
-            print(bench_row(options, folder, program), flush=True)
+            if options.blocks:
+                bench_blocks(options, folder, program)
+            else:
+                print(bench_row(options, folder, program), flush=True)
 
 
 def main():
@@ -122,6 +163,9 @@ def main():
     parser.add_argument("--top", type=int, default=0, help="print the N hottest pieces as well")
     parser.add_argument("--placement", default="edges")
     parser.add_argument("--bench", default="", help="names of the benchmark's programs, or all")
+    parser.add_argument("--blocks", type=int, default=0,
+                        help="with --bench: the N blocks with the most samples more than natively")
+    parser.add_argument("--code", action="store_true", help="with --blocks: their instructions")
     parser.add_argument("command", nargs="*")
     options = parser.parse_args()
     if bool(options.command) == bool(options.bench):

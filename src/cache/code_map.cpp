@@ -92,9 +92,11 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
       out.line(pair.stub.entry, pair.stub.end, "pair", pair.target.value());
     }
     if (site.by_index == nullptr) continue;
+    const Unit& unit = cache.unit(site.unit);
+    const uint64_t jumping = unit.module->to_target(unit.address_of(site.site.block)).value();
     for (const translate::IndexedStub& stub : site.by_index->stubs) {
-      out.line(stub.entry, stub.compares, "body", 0);
-      out.line(stub.compares, stub.end, "pair", 0);
+      out.line(stub.entry, stub.compares, "body", jumping);
+      out.line(stub.compares, stub.end, "pair", jumping);
     }
   }
   cache.for_each_dispatch(
