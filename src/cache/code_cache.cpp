@@ -56,10 +56,19 @@ void CodeCache::initialize_tables() {
   landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing);
 }
 
-uint32_t CodeCache::allocate_counter() {
-  CHECK(next_counter_ < tcb::kCountersMax) << "out of counters";
-  if (kept_ != nullptr) kept_->reserve_counter(next_counter_);
-  return next_counter_++;
+uint32_t CodeCache::allocate_counter(Expected expected) {
+  // In a file, each page of counters is reserved before it is there.
+  const bool packed = optimizations_.has(Optimization::kPacked) && kept_ == nullptr;
+  const uint32_t counter = packed ? counter_numbers_.take(expected) : next_counter_;
+  CHECK(counter < tcb::kCountersMax) << "out of counters";
+  if (kept_ != nullptr) kept_->reserve_counter(counter);
+  next_counter_ = std::max(next_counter_, counter + 1);
+  return counter;
+}
+
+// Of the counters of ways into a block from elsewhere.
+Expected CodeCache::expected_of(BlockRef to) const {
+  return units_[to.unit]->busy ? Expected::kBusy : Expected::kNothing;
 }
 
 // ---- finding and translating -------------------------------------------------------------------
@@ -268,6 +277,11 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
                                  optimizations_.has(Optimization::kOrder)};
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
                              [&] { return procedure.counters++; });
+  if (known.weighed != nullptr) {
+    procedure.expected =
+        expected_of_counters(procedure.procedure, procedure.plan, procedure.counters, known.steps,
+                             known.weighed->heaviest_bits);
+  }
   if (module.generated || module.image->unwind_ranges().empty()) return;
   procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
 }
@@ -275,11 +289,15 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
 // Counters and events of the unit's own.
 void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.plan = known.plan;
-  const auto first = static_cast<int32_t>(next_counter_);
-  for (uint32_t i = 0; i < known.counters; ++i) allocate_counter();
+  unit.busy = std::ranges::find(known.expected, Expected::kBusy) != known.expected.end();
+  std::vector<int32_t> numbers(known.counters);
+  for (uint32_t i = 0; i < known.counters; ++i) {
+    const Expected expected = known.expected.empty() ? Expected::kNothing : known.expected[i];
+    numbers[i] = static_cast<int32_t>(allocate_counter(expected));
+  }
   for (auto* counters : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
     for (int32_t& counter : *counters) {
-      if (counter != kNoCounter) counter += first;
+      if (counter != kNoCounter) counter = numbers[static_cast<size_t>(counter)];
     }
   }
   for (const WantedEvent& wanted : known.events) {

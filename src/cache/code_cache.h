@@ -233,6 +233,7 @@ class CodeCache : public Translated {
   // A procedure to be translated again, with a step for each edge (edge_weights.h).
   struct Renewal {
     uint32_t unit = 0;
+    uint64_t heaviest = 0;  // count of an edge, below which the steps are
     std::vector<uint8_t> steps;
   };
   bool is_renewable(uint32_t id) const;
@@ -367,7 +368,8 @@ class CodeCache : public Translated {
   void register_unit(Unit& unit, Area& area);
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
-  uint32_t allocate_counter();
+  uint32_t allocate_counter(Expected expected);
+  Expected expected_of(BlockRef to) const;
   // What a stub increments.
   uint32_t counted(uint32_t counter) const {
     return placement_ == PlacementKind::kNone ? translate::kCountNothing : counter;
@@ -403,7 +405,7 @@ class CodeCache : public Translated {
                                                          const cfg::CodeView& view);
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   bool is_current(const Unit& unit) const;
-  bool make_again(Unit& old, std::span<const uint8_t> steps);
+  bool make_again(Unit& old, const Renewal& renewal);
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.
   using TimesLed = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;
@@ -533,6 +535,7 @@ class CodeCache : public Translated {
   std::vector<EventState> events_;
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   LandingNumbers landings_;
+  CounterNumbers counter_numbers_;
   KnownTargets known_targets_;
   std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
   std::vector<std::vector<CodeRecord>> records_;         // by part of an area, ascending

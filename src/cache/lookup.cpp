@@ -112,7 +112,7 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   Area& area = area_of(ref);
   ArrivalStub arrival;
   arrival.to = ref;
-  arrival.counter = allocate_counter();
+  arrival.counter = allocate_counter(Expected::kNothing);
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
@@ -224,7 +224,7 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
   LinkPair pair;
   pair.link = link_id;
   pair.to = to;
-  pair.counter = allocate_counter();
+  pair.counter = allocate_counter(expected_of(to));
   const auto index = static_cast<uint32_t>(link_pairs_.size());
   pair.stub =
       emit_piece(*source.area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0}, [&](auto& as) {
@@ -309,7 +309,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   Pair pair;
   pair.target = target;
   pair.to = to;
-  pair.counter = allocate_counter();
+  pair.counter = allocate_counter(expected_of(to));
   const bool inside = to.unit == state.unit && !state.site.call;
   const auto index = static_cast<uint32_t>(state.pairs.size());
   pair.stub =

@@ -77,7 +77,7 @@ uint32_t CodeCache::pair_of_visit(uint32_t site_id, BlockRef to, AfterVisits aft
   Pair pair;
   pair.target = target;
   pair.to = to;
-  pair.counter = allocate_counter();
+  pair.counter = allocate_counter(expected_of(to));
   pair.cut = true;
   pair_order_.emplace_back(site_id, static_cast<uint32_t>(state.pairs.size()));
   state.pairs.push_back(pair);

@@ -28,11 +28,12 @@ enum class Optimization : uint8_t {
   kSealed,     // a branch through a pointer that nobody can write is not compared (sealed_memory.h)
   kThrough,    // calls of a stub that does nothing but take one go on at once (shortcuts.cpp)
   kFound,      // procedures are read as an earlier run has found them (found_procedures.h)
+  kPacked,     // counters lie by how often they counted in an earlier run (counter_numbers.h)
 };
-inline constexpr std::array<std::string_view, 19> kOptimizationNames = {
+inline constexpr std::array<std::string_view, 20> kOptimizationNames = {
     "ahead",     "tables", "recall", "weights", "renewal", "order", "defer",
     "shared",    "joins",  "notes",  "hashes",  "flags",   "low32", "paired",
-    "unspilled", "index",  "sealed", "through", "found"};
+    "unspilled", "index",  "sealed", "through", "found", "packed"};
 
 // Those that are on.
 class Optimizations {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/sieve.h"
 #include "cache/code_cache.h"
@@ -56,7 +57,7 @@ void CodeCache::pair_returns() {
 
 // Translates one procedure again; no way leads there yet.  False where that cannot be done: it
 // stays as it is.
-bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
+bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   const Area* area = old.module->area;
   if (!has_room_for_guesses() || area == nullptr || area->is_for_pieces() || !is_current(old)) {
     return false;
@@ -67,9 +68,12 @@ bool CodeCache::make_again(Unit& old, std::span<const uint8_t> steps) {
   KnownProcedure known;
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
-    const MeasuredWeights measured{{}, steps, optimizations_.has(Optimization::kOrder)};
+    const MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder)};
     known.plan = make_plan(*procedure, old.module->view, placement_, measured,
                            [&] { return known.counters++; });
+    known.expected =
+        expected_of_counters(*procedure, known.plan, known.counters, renewal.steps,
+                             static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
   }
   number_probes(*unit, known);
   if (!emit(*unit, *procedure, *unit->area)) return false;
@@ -102,7 +106,7 @@ void CodeCache::renew(std::span<const Renewal> wanted, std::span<const uint64_t>
   if (!has_room_for_pieces()) return;
   std::vector<uint32_t> made;
   for (const Renewal& one : wanted) {
-    if (make_again(*units_[one.unit], one.steps)) made.push_back(one.unit);
+    if (make_again(*units_[one.unit], one)) made.push_back(one.unit);
   }
   for (const uint32_t id : made) move_landings(*units_[id]);
   move_links(made);

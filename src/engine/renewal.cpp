@@ -151,7 +151,7 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& sol
     const auto [lightest, heaviest] = std::ranges::minmax(counts);
     const bool nothing_to_choose_by = lightest == heaviest;
     if (nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
-    CodeCache::Renewal renewal{one.unit, {}};
+    CodeCache::Renewal renewal{one.unit, heaviest, {}};
     append_steps(counts, heaviest, renewal.steps);
     result.push_back(std::move(renewal));
   }

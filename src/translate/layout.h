@@ -17,14 +17,11 @@ namespace tally::translate {
 // ---- thread block (gs:offset) ------------------------------------------------------------------
 namespace tcb {
 inline constexpr uint32_t kSelf = 0x00;      // address of this block in the target
-inline constexpr uint32_t kSpillRcx = 0x08;  // rcx while an indirect branch is under way
-inline constexpr uint32_t kTarget = 0x10;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kArgument = 0x18;    // what the request is about (link, site, event)
 inline constexpr uint32_t kState = 0x20;       // u32 MailboxState
 inline constexpr uint32_t kRequest = 0x24;     // u32 Request
 inline constexpr uint32_t kAction = 0x28;      // u32 Action, the monitor's answer
 inline constexpr uint32_t kResume = 0x30;      // where to go on
-inline constexpr uint32_t kSpillProbe = 0x38;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al = overflow
 inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
 // Visits of indirect branches that the thread has made by itself (cache/known_targets.h): how many,
@@ -49,9 +46,15 @@ inline constexpr uint32_t kInterruptedMax = 160;
 inline constexpr uint32_t interrupted_offset(uint32_t index) {
   return 0x4d0 + index * static_cast<uint32_t>(sizeof(Interrupted));
 }
-inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
+// What is stored and loaded again all the time.  Nothing else that is may be alike in the low 12
+// bits of its address (cache/counter_numbers.h), so this is the end of a page.
+inline constexpr uint32_t kHotSlots = 0xfc0;
+inline constexpr uint32_t kSpillRcx = kHotSlots;    // rcx while an indirect branch is under way
+inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
+inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
+inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
 static_assert(kRegisters + 16 * 8 <= kNoteCount && kNotes + kNotesMax * kNoteBytes <= kCall);
-static_assert(interrupted_offset(kInterruptedMax) <= kCounters);
+static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x1000 == 0);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 // Behind the counters: the seccomp filter that the thread is about to install.
 inline constexpr uint64_t kFilterBytes = 64ull << 10;

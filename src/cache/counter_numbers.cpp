@@ -1,0 +1,95 @@
+// See counter_numbers.h.
+#include "cache/counter_numbers.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "cache/edge_weights.h"
+#include "translate/layout.h"
+
+namespace tally::engine {
+
+namespace {
+
+using translate::counter_offset;
+
+constexpr uint32_t kPageBytes = 4096;
+constexpr uint32_t kQuarter = CounterNumbers::kPageCounters / 4;
+// Behind what a page has for counters.
+constexpr uint32_t kKeptFree = kPageBytes / 8 - translate::tcb::kHotSlots / 8;
+constexpr uint32_t kUsable = CounterNumbers::kPageCounters - kKeptFree;
+static_assert(counter_offset(0) % kPageBytes == 0 && kUsable > 3 * kQuarter);
+
+// A counter that has counted as often is worth a place of its own kind.
+constexpr uint32_t kBusyBits = 14;
+
+}  // namespace
+
+std::vector<CounterNumbers::Range>& CounterNumbers::of(Expected expected) {
+  if (expected == Expected::kBusy) return busy_;
+  return expected == Expected::kIdle ? idle_ : others_;
+}
+
+void CounterNumbers::begin_page(Expected expected) {
+  const uint32_t first = pages_++ * kPageCounters;
+  const auto quarters = [&](uint32_t begin, uint32_t end) {
+    return Range{first + begin * kQuarter, first + std::min(end * kQuarter, kUsable)};
+  };
+  if (expected != Expected::kBusy) {
+    of(expected).push_back(quarters(0, 4));
+    return;
+  }
+  busy_ = {quarters(3, 4), quarters(1, 2)};
+  others_.insert(others_.begin(), {quarters(2, 3), quarters(0, 1)});
+}
+
+uint32_t CounterNumbers::take(Expected expected) {
+  std::vector<Range>& from = of(expected);
+  if (from.empty()) begin_page(expected);
+  Range& range = from.back();
+  const uint32_t number = range.begin++;
+  if (range.begin == range.end) from.pop_back();
+  taken_ += 1;
+  return number;
+}
+
+std::vector<Expected> expected_of_counters(const cfg::Procedure& procedure,
+                                           const translate::Plan& plan, uint32_t counters,
+                                           std::span<const uint8_t> steps,
+                                           uint32_t heaviest_bits) {
+  CHECK(steps.size() == procedure.edges.size()) << steps.size() << " steps";
+  // Of a count's bits, from its step below the heaviest.
+  const auto of_step = [&](uint32_t step) {
+    if (step == 0) return Expected::kIdle;
+    const uint32_t less = (UINT8_MAX - step) / kStepsForHalf;
+    return heaviest_bits >= kBusyBits + less ? Expected::kBusy : Expected::kSome;
+  };
+  // A block with no edges but to the caller runs as often as the procedure is called.
+  constexpr uint8_t kUnknown = UINT8_MAX;
+  std::vector<uint8_t> heaviest(procedure.blocks.size(), 0);
+  std::vector<bool> has_edge(procedure.blocks.size(), false);
+  const auto see = [&](uint32_t block, uint8_t step) {
+    heaviest[block] = std::max(heaviest[block], step);
+    has_edge[block] = true;
+  };
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    see(edge.from, steps[e]);
+    if (edge.to != cfg::kExitBlock) see(edge.to, steps[e]);
+  }
+  std::vector<Expected> result(counters, Expected::kNothing);
+  for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    const int32_t counter = plan.block_counter[b];
+    if (counter == translate::kNoCounter) continue;
+    result[static_cast<size_t>(counter)] = of_step(has_edge[b] ? heaviest[b] : kUnknown);
+  }
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const int32_t counter = plan.edge_counter[e];
+    if (counter != translate::kNoCounter) {
+      result[static_cast<size_t>(counter)] = of_step(steps[e]);
+    }
+  }
+  return result;
+}
+
+}  // namespace tally::engine
