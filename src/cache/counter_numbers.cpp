@@ -14,11 +14,11 @@ namespace {
 using translate::counter_offset;
 
 constexpr uint32_t kPageBytes = 4096;
-constexpr uint32_t kQuarter = CounterNumbers::kPageCounters / 4;
+constexpr uint32_t kCalm = translate::tcb::kCalmEnd / 8;
 // Behind what a page has for counters.
 constexpr uint32_t kKeptFree = kPageBytes / 8 - translate::tcb::kHotSlots / 8;
 constexpr uint32_t kUsable = CounterNumbers::kPageCounters - kKeptFree;
-static_assert(counter_offset(0) % kPageBytes == 0 && kUsable > 3 * kQuarter);
+static_assert(counter_offset(0) % kPageBytes == 0 && kUsable > kCalm);
 
 // A counter that has counted as often is worth a place of its own kind.
 constexpr uint32_t kBusyBits = 14;
@@ -32,15 +32,12 @@ std::vector<CounterNumbers::Range>& CounterNumbers::of(Expected expected) {
 
 void CounterNumbers::begin_page(Expected expected) {
   const uint32_t first = pages_++ * kPageCounters;
-  const auto quarters = [&](uint32_t begin, uint32_t end) {
-    return Range{first + begin * kQuarter, first + std::min(end * kQuarter, kUsable)};
-  };
   if (expected != Expected::kBusy) {
-    of(expected).push_back(quarters(0, 4));
+    of(expected).push_back({first, first + kUsable});
     return;
   }
-  busy_ = {quarters(3, 4), quarters(1, 2)};
-  others_.insert(others_.begin(), {quarters(2, 3), quarters(0, 1)});
+  busy_.push_back({first + kCalm, first + kUsable});
+  others_.push_back({first, first + kCalm});
 }
 
 uint32_t CounterNumbers::take(Expected expected) {

@@ -326,11 +326,19 @@ Status Region::close_target_descriptor(const RemoteCall& call) {
   return Ok{};
 }
 
+void Region::place_thread(uint32_t slot, uint64_t stack) {
+  // Whoever reads a file of kept counters looks for them where blocks are without it.
+  if (threads_fd_ >= 0) return;
+  constexpr uint64_t kPageBytes = 4096, kLineBytes = 64;
+  const uint64_t shift = (stack - tcb::kCalmMiddle) % kPageBytes;
+  shifts_[slot] = static_cast<uint32_t>(shift / kLineBytes * kLineBytes);
+}
+
 void Region::for_each_counter(
     uint32_t slot, size_t counters,
     const std::function<void(size_t counter, uint64_t value)>& visit) const {
   const int fd = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
-  const uint64_t begin = threads_offset_ + slot * tcb::kBlockSizeBytes + tcb::kCounters;
+  const uint64_t begin = threads_offset_ + block_offset(slot) + tcb::kCounters;
   const uint8_t* memory = thread_memory(slot) + tcb::kCounters;
   for_each_data(fd, begin, counters * sizeof(uint64_t), [&](off_t from, off_t to) {
     for (uint64_t at = static_cast<uint64_t>(from) - begin; at < static_cast<uint64_t>(to) - begin;

@@ -83,12 +83,17 @@ class Region {
   bool exists() const { return monitor_fd_ >= 0; }
   uint32_t tables_base() const { return tables_base_; }
   uint8_t* tables() const { return file_ + translate::kTablesFileOffset; }
+  // Of all threads' blocks.
+  CacheAddr threads() const { return CacheAddr(threads_base_); }
   CacheAddr thread_block(uint32_t slot) const {
-    return CacheAddr(threads_base_ + slot * translate::tcb::kBlockSizeBytes);
+    return CacheAddr(threads_base_ + block_offset(slot));
   }
   uint8_t* thread_memory(uint32_t slot) const {
-    return file_ + translate::kThreadsFileOffset + slot * translate::tcb::kBlockSizeBytes;
+    return file_ + translate::kThreadsFileOffset + block_offset(slot);
   }
+  // Where a thread's block begins, before anything is in it: so that what is busy of it is nowhere
+  // alike in its low 12 bits with what the thread will use of its stack, most of it around `stack`.
+  void place_thread(uint32_t slot, uint64_t stack);
   // Calls `visit(counter, value)` for each of a slot's first `counters` counters that is not zero.
   // Pages that were never touched are not looked at: reading them would make them exist.
   void for_each_counter(uint32_t slot, size_t counters,
@@ -112,6 +117,10 @@ class Region {
   Status map_threads(tracee::Process& process, const RemoteCall& call, uint64_t flags);
   Result<int> hand_over(tracee::Process& process, const RemoteCall& call, int descriptor);
 
+  uint64_t block_offset(uint32_t slot) const {
+    return slot * translate::tcb::kBlockSizeBytes + shifts_[slot];
+  }
+
   uint8_t* file_ = nullptr;
   int monitor_fd_ = -1;
   int target_fd_ = -1;
@@ -121,6 +130,7 @@ class Region {
   Status map_from_attic(const RemoteCall& call, uint64_t address, uint64_t file_offset);
 
   uint64_t threads_base_ = 0;
+  std::vector<uint32_t> shifts_ = std::vector<uint32_t>(translate::kThreadsMax);  // by slot, bytes
   uint64_t attic_base_ = 0;
   bool filtered_ = false;
   uint64_t planned_base_ = 0;  // of an area whose mapping is under way

@@ -22,6 +22,10 @@ namespace tally::engine {
 using namespace translate;
 using profile::AbnormalKind;
 
+// So far below its first stack pointer is most of what a thread uses of its stack: half a page to
+// either side of it are the frames that are busy in nearly all programs (docs/design.md).
+constexpr uint64_t kFramesBelowStart = 0x6c0;
+
 Status ImageRun::check_target() {
   auto file = files_.open(process_->executable_path());
   if (!file) {
@@ -145,7 +149,7 @@ Status ImageRun::set_up() {
   TRY(map_everything(TargetAddr(start.rsp - 4096), Recalls::kYes));
   const std::string program = process_->executable_path();
 
-  const std::optional<uint32_t> slot = service_.open_slot();
+  const std::optional<uint32_t> slot = service_.open_slot(start.rsp - kFramesBelowStart);
   CHECK(slot.has_value()) << "the first thread has no slot";
   threads_[pid].slot = slot;
   totals_.begin(*slot, pid, "");
@@ -256,7 +260,7 @@ void ImageRun::start_thread(pid_t tid, pid_t parent, bool own_process) {
     threads_[tid].own_process = own_process;  // killed before it began; its end is to come
     return;
   }
-  const std::optional<uint32_t> slot = service_.open_slot();
+  const std::optional<uint32_t> slot = service_.open_slot(regs.rsp - kFramesBelowStart);
   if (!slot) {
     service_.fail(make_error("the program runs more than {} threads at once", kThreadsMax));
     return;
@@ -306,7 +310,7 @@ void ImageRun::release_child(pid_t tid, const std::string& why) {
   }
   call(SYS_munmap, {region_.tables_base(), tables::kSizeBytes});
   call(SYS_munmap, {region_.attic().value(), kAreasMax * kAreaSizeBytes});
-  call(SYS_munmap, {region_.thread_block(0).value(), kThreadsMax * tcb::kBlockSizeBytes});
+  call(SYS_munmap, {region_.threads().value(), kThreadsMax * tcb::kBlockSizeBytes});
   for (size_t i = region_.areas().size(); i-- > 0;) {
     // The first area goes last: it holds the instruction that unmaps.
     call(SYS_munmap, {region_.areas()[i].base.value(), kAreaSizeBytes});

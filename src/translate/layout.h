@@ -49,6 +49,8 @@ inline constexpr uint32_t interrupted_offset(uint32_t index) {
 // What is stored and loaded again all the time.  Nothing else that is may be alike in the low 12
 // bits of its address (cache/counter_numbers.h), so this is the end of a page.
 inline constexpr uint32_t kHotSlots = 0xfc0;
+// The half of a page in which little is busy; the busy counters and these slots are in the other.
+inline constexpr uint32_t kCalmMiddle = 0x400, kCalmEnd = 0x800;
 inline constexpr uint32_t kSpillRcx = kHotSlots;    // rcx while an indirect branch is under way
 inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
@@ -58,7 +60,8 @@ static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 // Behind the counters: the seccomp filter that the thread is about to install.
 inline constexpr uint64_t kFilterBytes = 64ull << 10;
-inline constexpr uint64_t kFilter = kBlockSizeBytes - kFilterBytes;
+inline constexpr uint64_t kShiftMax = 4096;  // of a block, from a multiple of its size
+inline constexpr uint64_t kFilter = kBlockSizeBytes - kShiftMax - kFilterBytes;
 inline constexpr uint32_t kCountersMax = static_cast<uint32_t>((kFilter - kCounters) / 8);
 }  // namespace tcb
 

@@ -1,0 +1,118 @@
+// Counters get numbers that nobody else has, in the part of a page that suits what is expected.
+#include "cache/counter_numbers.h"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "translate/layout.h"
+
+namespace {
+
+using namespace tally;
+using engine::CounterNumbers;
+using engine::Expected;
+namespace tcb = translate::tcb;
+
+uint32_t place_in_page(uint32_t number) {
+  return translate::counter_offset(number) % 4096;
+}
+uint32_t page_of(uint32_t number) {
+  return translate::counter_offset(number) / 4096;
+}
+
+TEST(CounterNumbers, EachIsItsOwnAndLiesWhereItShould) {
+  constexpr Expected kAll[] = {Expected::kNothing, Expected::kIdle, Expected::kSome,
+                               Expected::kBusy};
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    CounterNumbers numbers;
+    std::set<uint32_t> seen;
+    std::set<uint32_t> idle_pages, other_pages;
+    constexpr uint32_t kCount = 20'000;
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const Expected expected = kAll[random() % 4];
+      const uint32_t number = numbers.take(expected);
+      EXPECT_TRUE(seen.insert(number).second) << number << " twice, seed " << seed;
+      const uint32_t place = place_in_page(number);
+      EXPECT_LT(place, tcb::kHotSlots);
+      EXPECT_TRUE(expected != Expected::kBusy || place >= tcb::kCalmEnd) << place;
+      (expected == Expected::kIdle ? idle_pages : other_pages).insert(page_of(number));
+    }
+    EXPECT_EQ(numbers.taken(), kCount);
+    for (const uint32_t page : idle_pages) EXPECT_FALSE(other_pages.contains(page)) << page;
+  }
+}
+
+// What is not busy fills the pages of what is before it begins others.
+TEST(CounterNumbers, NoPageIsBegunWhileThereIsRoom) {
+  CounterNumbers numbers;
+  constexpr uint32_t kBusyOfPage = (tcb::kHotSlots - tcb::kCalmEnd) / 8;
+  constexpr uint32_t kOthersOfPage = tcb::kCalmEnd / 8;
+  std::set<uint32_t> pages;
+  for (uint32_t i = 0; i < kBusyOfPage; ++i) pages.insert(page_of(numbers.take(Expected::kBusy)));
+  EXPECT_EQ(pages.size(), 1u);
+  for (uint32_t i = 0; i < kOthersOfPage; ++i) {
+    pages.insert(page_of(numbers.take(i % 2 == 0 ? Expected::kSome : Expected::kNothing)));
+  }
+  EXPECT_EQ(pages.size(), 1u);
+  pages.insert(page_of(numbers.take(Expected::kSome)));
+  pages.insert(page_of(numbers.take(Expected::kBusy)));
+  EXPECT_EQ(pages.size(), 3u);
+}
+
+// Blocks 0 -> 1 (taken 255), 0 -> 2 (taken never), 1 -> EXIT, 2 -> EXIT.
+cfg::Procedure branching() {
+  cfg::Procedure procedure;
+  procedure.blocks.resize(3);
+  procedure.blocks[0].edge_count = 2;
+  procedure.blocks[1].first_edge = procedure.blocks[2].first_edge = 2;
+  procedure.edges.resize(2);
+  procedure.edges[0].from = procedure.edges[1].from = 0;
+  procedure.edges[0].to = 1;
+  procedure.edges[1].to = 2;
+  return procedure;
+}
+
+TEST(ExpectedOfCounters, GoesByTheStepOfTheEdgeOrOfTheBlocksEdges) {
+  const cfg::Procedure procedure = branching();
+  translate::Plan plan;
+  plan.block_counter = {1, translate::kNoCounter, 0};
+  plan.edge_counter = {2, 3};
+  const uint8_t often_and_never[] = {255, 0};
+  // A million: heaviest_bits is 20.
+  const std::vector<Expected> expected =
+      engine::expected_of_counters(procedure, plan, 4, often_and_never, 20);
+  const std::vector<Expected> wanted = {Expected::kIdle, Expected::kBusy, Expected::kBusy,
+                                        Expected::kIdle};
+  EXPECT_EQ(expected, wanted);
+}
+
+TEST(ExpectedOfCounters, IsBusyFromACountOn) {
+  const cfg::Procedure procedure = branching();
+  translate::Plan plan;
+  plan.block_counter.assign(3, translate::kNoCounter);
+  plan.edge_counter = {0, 1};
+  // The second edge has run half as often for each 16 steps.
+  for (const auto& [bits, step, wanted] :
+       {std::tuple(20u, 255 - 6 * 16, Expected::kBusy), {20u, 255 - 7 * 16, Expected::kSome},
+        {14u, 255, Expected::kBusy}, {13u, 255, Expected::kSome}, {13u, 1, Expected::kSome}}) {
+    const uint8_t steps[] = {255, static_cast<uint8_t>(step)};
+    EXPECT_EQ(engine::expected_of_counters(procedure, plan, 2, steps, bits)[1], wanted)
+        << bits << " bits, step " << step;
+  }
+}
+
+TEST(ExpectedOfCounters, ABlockWithoutEdgesRunsAsOftenAsItsProcedure) {
+  cfg::Procedure procedure;
+  procedure.blocks.resize(1);
+  translate::Plan plan;
+  plan.block_counter = {0};
+  EXPECT_EQ(engine::expected_of_counters(procedure, plan, 1, {}, 20)[0], Expected::kBusy);
+  EXPECT_EQ(engine::expected_of_counters(procedure, plan, 1, {}, 3)[0], Expected::kSome);
+}
+
+}  // namespace
