@@ -67,7 +67,8 @@ class CodeDump(threading.Thread):
                     if data >= limit:
                         break
                     at = min(os.lseek(file.fileno(), data, os.SEEK_HOLE), limit)
-                    self.parts.append((begin + data - offset, os.pread(file.fileno(), at - data, data)))
+                    part = os.pread(file.fileno(), at - data, data)
+                    self.parts.append((begin + data - offset, part))
 
     def bytes_at(self, begin, end):
         for address, data in self.parts:
@@ -142,8 +143,8 @@ def read_pieces(code_map):
 
 
 def report(blocks, native_samples, top, dump):
-    print(f"{native_samples} samples natively, {blocks.native_elsewhere} of them in no block that was "
-          f"translated; {blocks.elsewhere} samples under Tally in no piece of the code cache")
+    print(f"{native_samples} samples natively, {blocks.native_elsewhere} of them in no block that "
+          f"was translated; {blocks.elsewhere} samples under Tally in no piece of the code cache")
     columns = ("body", "end", LANDING, PAIR)
     print(f"{'block':>16} {'native':>8} {'more':>8} " + " ".join(f"{c:>8}" for c in columns))
     for original in blocks.table(top):

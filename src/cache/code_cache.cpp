@@ -63,6 +63,7 @@ uint32_t CodeCache::allocate_counter(Expected expected) {
   CHECK(counter < tcb::kCountersMax) << "out of counters";
   if (kept_ != nullptr) kept_->reserve_counter(counter);
   next_counter_ = std::max(next_counter_, counter + 1);
+  stats_.counters += 1;
   return counter;
 }
 

@@ -87,6 +87,7 @@ struct CodeRecord {
 
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
+  uint64_t counters = 0;
   uint64_t known = 0;        // units whose procedure another image run had found
   uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
   uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran

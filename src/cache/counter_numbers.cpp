@@ -46,14 +46,12 @@ uint32_t CounterNumbers::take(Expected expected) {
   Range& range = from.back();
   const uint32_t number = range.begin++;
   if (range.begin == range.end) from.pop_back();
-  taken_ += 1;
   return number;
 }
 
 std::vector<Expected> expected_of_counters(const cfg::Procedure& procedure,
                                            const translate::Plan& plan, uint32_t counters,
-                                           std::span<const uint8_t> steps,
-                                           uint32_t heaviest_bits) {
+                                           std::span<const uint8_t> steps, uint32_t heaviest_bits) {
   CHECK(steps.size() == procedure.edges.size()) << steps.size() << " steps";
   // Of a count's bits, from its step below the heaviest.
   const auto of_step = [&](uint32_t step) {

@@ -2,26 +2,30 @@
 //
 // Problem.  Processors tell whether a load may need the data of a store that is still under way by
 // the low 12 bits of their addresses.  Where these are alike and the addresses are not, the load
-// waits.  An increment is such a store, and so is keeping a register in the thread's block; what
-// generated code loads on the way of every return and every dispatch (pointers by numbers of
-// landings, pointers by a program's index) lies at the beginning of half a page mostly.  Another
+// waits.  An increment is such a store, and so is keeping a register in the thread's block; among
+// the loads are what the program takes off its stack, and that register's own return.  Another
 // problem: three quarters of a large program's counters never count, and if they lie among the
-// others, these take four times as many pages.
+// others, these take several times as many pages.
 //
 // Idea.  A page has 512 counters.  What an earlier run's weights say of a counter decides where it
 // lies:
 //
-//     offset in the page      0x000      0x400      0x800      0xc00      0xfc0
-//     a page with busy ones   | others    | busy     | others    | busy     | kept |
-//     a page of idle ones     | idle                                        | kept |
-//     any other               | others                                      | kept |
+//     offset in the page      0x000                 0x800              0xfc0
+//     a page with busy ones   | others               | busy              | kept |
+//     a page of idle ones     | idle                                     | kept |
+//     any other               | others                                   | kept |
 //
 // *Busy* is what has counted often; the rest of its pages goes to others before they take a page of
 // their own.  *Idle* is what has never counted: its pages are there only if it does so now.  What
 // is kept free is where the thread's block has its registers (translate::tcb::kSpillRcx).
 //
+// So what is busy in a thread's block is half a page, and the block is placed such that the part of
+// the stack that the program uses most is in the other half (Region::place_thread):
+//
+//     low 12 bits of addresses    | busy counters, registers | the stack, most of the time |
+//
 // Nothing depends on it but time and memory: a number is a counter, whatever was expected of it.
-// What is not handled: the program's own loads and stores, whose addresses nobody knows.
+// What is not handled: the program's loads and stores elsewhere, and Tally's tables.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +48,8 @@ class CounterNumbers {
  public:
   static constexpr uint32_t kPageCounters = 512;
 
-  // A number that nobody has had; below it, pages are full or have been begun.
+  // A number that nobody has had.
   uint32_t take(Expected expected);
-  // As many have been taken.
-  uint32_t taken() const { return taken_; }
 
  private:
   struct Range {
@@ -58,7 +60,6 @@ class CounterNumbers {
 
   std::vector<Range> busy_, idle_, others_;  // free numbers of pages that have been begun
   uint32_t pages_ = 0;
-  uint32_t taken_ = 0;
 };
 
 // What to expect of a procedure's counters, by their numbers in `plan`, of which there are

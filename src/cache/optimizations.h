@@ -33,7 +33,7 @@ enum class Optimization : uint8_t {
 inline constexpr std::array<std::string_view, 20> kOptimizationNames = {
     "ahead",     "tables", "recall", "weights", "renewal", "order", "defer",
     "shared",    "joins",  "notes",  "hashes",  "flags",   "low32", "paired",
-    "unspilled", "index",  "sealed", "through", "found", "packed"};
+    "unspilled", "index",  "sealed", "through", "found",   "packed"};
 
 // Those that are on.
 class Optimizations {

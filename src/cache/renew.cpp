@@ -71,9 +71,8 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
     const MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder)};
     known.plan = make_plan(*procedure, old.module->view, placement_, measured,
                            [&] { return known.counters++; });
-    known.expected =
-        expected_of_counters(*procedure, known.plan, known.counters, renewal.steps,
-                             static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
+    known.expected = expected_of_counters(*procedure, known.plan, known.counters, renewal.steps,
+                                          static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
   }
   number_probes(*unit, known);
   if (!emit(*unit, *procedure, *unit->area)) return false;

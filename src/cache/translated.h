@@ -159,6 +159,7 @@ class Translated {
   const std::vector<std::pair<uint32_t, uint32_t>>& pair_order() const { return pair_order_; }
   const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
   const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
+  // All counters have numbers below it; not all of these are counters.
   uint32_t counters_used() const { return next_counter_; }
   TargetAddr address_of(BlockRef ref) const;
   // Whether control that comes to `ref` enters its procedure at its beginning.

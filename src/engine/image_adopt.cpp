@@ -64,7 +64,7 @@ Status ImageRun::take_region_of(const ImageRun& parent, const RemoteCall& call) 
 Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& parent, pid_t maker,
                           uint32_t parent_slot) {
   const pid_t pid = process_->pid();
-  const std::optional<uint32_t> slot = service_.open_slot(regs.rsp);
+  const std::optional<uint32_t> slot = service_.open_slot(busy_stack(regs.rsp));
   CHECK(slot.has_value()) << "the first thread has no slot";
   threads_[pid].slot = slot;
   totals_.begin(*slot, pid, "");

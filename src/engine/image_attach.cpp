@@ -128,7 +128,7 @@ Status ImageRun::begin_attached(pid_t tid, user_regs_struct& regs) {
     TRY_ASSIGN(const CacheAddr entry, cache_.arrive(at));
     regs.rip = entry.value();
   }
-  thread.slot = service_.open_slot(regs.rsp);
+  thread.slot = service_.open_slot(busy_stack(regs.rsp));
   if (!thread.slot) return make_error("the process has more than {} threads", kThreadsMax);
   totals_.begin(*thread.slot, tid, "attach");
   ledger_.attach_thread(original, *thread.slot, inside, at);

@@ -168,6 +168,11 @@ class ImageRun {
   Status map_everything(TargetAddr scratch, Recalls recalls);
   Status take_region_of(const ImageRun& parent, const RemoteCall& call);
   Status begin_attached(pid_t tid, user_regs_struct& regs);
+  // Around where a thread's block is to go by its stack (Service::open_slot).
+  std::optional<uint64_t> busy_stack(uint64_t address) const {
+    const bool packed = options_.optimizations.has(Optimization::kPacked);
+    return packed ? std::optional(address) : std::nullopt;
+  }
   Result<BlockRef> interrupted_call(TargetAddr pc);
   Status go_native(const RemoteCall& call);
   Status remove_region(pid_t tid);

@@ -37,7 +37,7 @@ void Service::set_reg(uint32_t slot, unsigned number, uint64_t value) {
   store(slot, tcb::kRegisters + 8 * number, value);
 }
 
-std::optional<uint32_t> Service::open_slot(uint64_t stack) {
+std::optional<uint32_t> Service::open_slot(std::optional<uint64_t> stack) {
   uint32_t slot = 0;
   if (!free_.empty()) {
     // Its counters go on where the last owner left them: only sums matter.
@@ -46,7 +46,7 @@ std::optional<uint32_t> Service::open_slot(uint64_t stack) {
   } else {
     if (slots_used_ == kThreadsMax) return std::nullopt;
     slot = slots_used_++;
-    region_.place_thread(slot, stack);
+    if (stack) region_.place_thread(slot, *stack);
   }
   if (kept_ != nullptr) {
     kept_->reserve_slot(slot);

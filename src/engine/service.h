@@ -68,8 +68,9 @@ class Service {
   const uint32_t* doorbell() const;
 
   // Prepares a thread's block and watches it; nullopt when there are too many threads at once.
-  // `stack`: the address around which most of its stack will be that it uses.
-  std::optional<uint32_t> open_slot(uint64_t stack);
+  // `stack`: the address around which most of its stack will be that it uses, if its block is to
+  // lie by that (Region::place_thread).
+  std::optional<uint32_t> open_slot(std::optional<uint64_t> stack);
   void close_slot(uint32_t slot);
 
   // Threads' blocks are in a file that outlives the monitor.

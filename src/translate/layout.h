@@ -16,14 +16,14 @@ namespace tally::translate {
 
 // ---- thread block (gs:offset) ------------------------------------------------------------------
 namespace tcb {
-inline constexpr uint32_t kSelf = 0x00;      // address of this block in the target
-inline constexpr uint32_t kArgument = 0x18;    // what the request is about (link, site, event)
-inline constexpr uint32_t kState = 0x20;       // u32 MailboxState
-inline constexpr uint32_t kRequest = 0x24;     // u32 Request
-inline constexpr uint32_t kAction = 0x28;      // u32 Action, the monitor's answer
-inline constexpr uint32_t kResume = 0x30;      // where to go on
-inline constexpr uint32_t kFlags = 0x40;       // lahf/seto form: ah = flags, al = overflow
-inline constexpr uint32_t kRegisters = 0x48;   // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
+inline constexpr uint32_t kSelf = 0x00;       // address of this block in the target
+inline constexpr uint32_t kArgument = 0x18;   // what the request is about (link, site, event)
+inline constexpr uint32_t kState = 0x20;      // u32 MailboxState
+inline constexpr uint32_t kRequest = 0x24;    // u32 Request
+inline constexpr uint32_t kAction = 0x28;     // u32 Action, the monitor's answer
+inline constexpr uint32_t kResume = 0x30;     // where to go on
+inline constexpr uint32_t kFlags = 0x40;      // lahf/seto form: ah = flags, al = overflow
+inline constexpr uint32_t kRegisters = 0x48;  // 16 x 8 bytes, in encoding order (rax, rcx, rdx...)
 // Visits of indirect branches that the thread has made by itself (cache/known_targets.h): how many,
 // then for each the code that it went on at and the site, 8 bytes each.
 inline constexpr uint32_t kNoteCount = 0xd0;    // u32
@@ -51,7 +51,7 @@ inline constexpr uint32_t interrupted_offset(uint32_t index) {
 inline constexpr uint32_t kHotSlots = 0xfc0;
 // The half of a page in which little is busy; the busy counters and these slots are in the other.
 inline constexpr uint32_t kCalmMiddle = 0x400, kCalmEnd = 0x800;
-inline constexpr uint32_t kSpillRcx = kHotSlots;    // rcx while an indirect branch is under way
+inline constexpr uint32_t kSpillRcx = kHotSlots;  // rcx while an indirect branch is under way
 inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <tuple>
 #include <random>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "translate/layout.h"
@@ -42,7 +42,6 @@ TEST(CounterNumbers, EachIsItsOwnAndLiesWhereItShould) {
       EXPECT_TRUE(expected != Expected::kBusy || place >= tcb::kCalmEnd) << place;
       (expected == Expected::kIdle ? idle_pages : other_pages).insert(page_of(number));
     }
-    EXPECT_EQ(numbers.taken(), kCount);
     for (const uint32_t page : idle_pages) EXPECT_FALSE(other_pages.contains(page)) << page;
   }
 }
@@ -97,9 +96,11 @@ TEST(ExpectedOfCounters, IsBusyFromACountOn) {
   plan.block_counter.assign(3, translate::kNoCounter);
   plan.edge_counter = {0, 1};
   // The second edge has run half as often for each 16 steps.
-  for (const auto& [bits, step, wanted] :
-       {std::tuple(20u, 255 - 6 * 16, Expected::kBusy), {20u, 255 - 7 * 16, Expected::kSome},
-        {14u, 255, Expected::kBusy}, {13u, 255, Expected::kSome}, {13u, 1, Expected::kSome}}) {
+  for (const auto& [bits, step, wanted] : {std::tuple(20u, 255 - 6 * 16, Expected::kBusy),
+                                           {20u, 255 - 7 * 16, Expected::kSome},
+                                           {14u, 255, Expected::kBusy},
+                                           {13u, 255, Expected::kSome},
+                                           {13u, 1, Expected::kSome}}) {
     const uint8_t steps[] = {255, static_cast<uint8_t>(step)};
     EXPECT_EQ(engine::expected_of_counters(procedure, plan, 2, steps, bits)[1], wanted)
         << bits << " bits, step " << step;
