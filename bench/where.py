@@ -58,6 +58,11 @@ def samples(data, fields="comm,ip,dso"):
                           text=True, check=True).stdout.splitlines()
 
 
+def address_of(line):
+    address = next((f for f in line.split()[1:] if ADDRESS.fullmatch(f)), None)
+    return None if address is None else int(address, 16)
+
+
 def sort_samples(lines, code_map, monitor):
     """Counts samples by kind of code, and by piece of the code cache; `monitor`: Tally's name."""
     pieces = sorted((int(b, 16), int(e, 16), kind, original) for b, e, kind, original in
@@ -66,10 +71,9 @@ def sort_samples(lines, code_map, monitor):
     kinds, hot = collections.Counter(), collections.Counter()
     for line in lines:
         fields = line.split()
-        address = next((f for f in fields[1:] if ADDRESS.fullmatch(f)), None)
-        if address is None:
+        ip = address_of(line)
+        if ip is None:
             continue
-        ip = int(address, 16)
         if "memfd:tally" not in line:
             kinds["monitor" if fields[0] == monitor else "kernel or other"] += 1
             continue
@@ -109,11 +113,6 @@ def bench_row(options, folder, program):
     cells = [sum(kinds[kind] for kind in column) / native for column in COLUMNS.values()]
     return run.row(program.name, f"{native / RATE_HZ:.2f}", *(f"{c:.2f}" for c in cells),
                    f"{sum(kinds.values()) / native:.2f}")
-
-
-def address_of(line):
-    address = next((f for f in line.split()[1:] if ADDRESS.fullmatch(f)), None)
-    return None if address is None else int(address, 16)
 
 
 def bench_blocks(options, folder, program):
@@ -170,6 +169,8 @@ def main():
     options = parser.parse_args()
     if bool(options.command) == bool(options.bench):
         parser.error("either a command or --bench")
+    if (options.blocks and not options.bench) or (options.code and not options.blocks):
+        parser.error("--blocks needs --bench, and --code needs --blocks")
     options.tally = str(pathlib.Path(options.tally).resolve())
     with tempfile.TemporaryDirectory() as folder:
         (bench_table if options.bench else one_program)(options, pathlib.Path(folder))

@@ -147,9 +147,11 @@ def report(blocks, native_samples, top, dump):
           f"was translated; {blocks.elsewhere} samples under Tally in no piece of the code cache")
     columns = ("body", "end", LANDING, PAIR)
     print(f"{'block':>16} {'native':>8} {'more':>8} " + " ".join(f"{c:>8}" for c in columns))
+    if dump and not dump.parts:
+        print("no code: the program had ended before its code cache could be copied")
     for original in blocks.table(top):
         counts = blocks.by_kind[original]
         print(f"{original:16x} {blocks.native[original]:8} {blocks.more(original):8} " +
               " ".join(f"{counts[c]:8}" for c in columns))
-        if dump:
+        if dump and dump.parts:
             print("\n".join(blocks.listing(original, dump)))

@@ -69,7 +69,7 @@ uint32_t CodeCache::allocate_counter(Expected expected) {
 
 // Of the counters of ways into a block from elsewhere.
 Expected CodeCache::expected_of(BlockRef to) const {
-  return units_[to.unit]->busy ? Expected::kBusy : Expected::kNothing;
+  return units_[to.unit]->busy ? Expected::kBusy : Expected::kSome;
 }
 
 // ---- finding and translating -------------------------------------------------------------------
@@ -293,7 +293,7 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.busy = std::ranges::find(known.expected, Expected::kBusy) != known.expected.end();
   std::vector<int32_t> numbers(known.counters);
   for (uint32_t i = 0; i < known.counters; ++i) {
-    const Expected expected = known.expected.empty() ? Expected::kNothing : known.expected[i];
+    const Expected expected = known.expected.empty() ? Expected::kSome : known.expected[i];
     numbers[i] = static_cast<int32_t>(allocate_counter(expected));
   }
   for (auto* counters : {&unit.plan.block_counter, &unit.plan.edge_counter}) {

@@ -72,7 +72,7 @@ std::vector<Expected> expected_of_counters(const cfg::Procedure& procedure,
     see(edge.from, steps[e]);
     if (edge.to != cfg::kExitBlock) see(edge.to, steps[e]);
   }
-  std::vector<Expected> result(counters, Expected::kNothing);
+  std::vector<Expected> result(counters, Expected::kSome);
   for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
     const int32_t counter = plan.block_counter[b];
     if (counter == translate::kNoCounter) continue;

@@ -38,9 +38,8 @@
 namespace tally::engine {
 
 enum class Expected : uint8_t {
-  kNothing,  // nothing is known
   kIdle,
-  kSome,
+  kSome,  // or nothing is known
   kBusy,
 };
 

@@ -112,7 +112,7 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   Area& area = area_of(ref);
   ArrivalStub arrival;
   arrival.to = ref;
-  arrival.counter = allocate_counter(Expected::kNothing);
+  arrival.counter = allocate_counter(Expected::kSome);
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {

@@ -329,8 +329,8 @@ Status Region::close_target_descriptor(const RemoteCall& call) {
 void Region::place_thread(uint32_t slot, uint64_t stack) {
   // Whoever reads a file of kept counters looks for them where blocks are without it.
   if (threads_fd_ >= 0) return;
-  constexpr uint64_t kPageBytes = 4096, kLineBytes = 64;
-  const uint64_t shift = (stack - tcb::kCalmMiddle) % kPageBytes;
+  constexpr uint64_t kLineBytes = 64;
+  const uint64_t shift = (stack - tcb::kCalmMiddle) % tcb::kShiftMax;
   shifts_[slot] = static_cast<uint32_t>(shift / kLineBytes * kLineBytes);
 }
 

@@ -46,8 +46,8 @@ inline constexpr uint32_t kInterruptedMax = 160;
 inline constexpr uint32_t interrupted_offset(uint32_t index) {
   return 0x4d0 + index * static_cast<uint32_t>(sizeof(Interrupted));
 }
-// What is stored and loaded again all the time.  Nothing else that is may be alike in the low 12
-// bits of its address (cache/counter_numbers.h), so this is the end of a page.
+// What is stored and loaded again all the time.  Counters should not be alike with it in the low 12
+// bits of their addresses (cache/counter_numbers.h), so this is the end of a page.
 inline constexpr uint32_t kHotSlots = 0xfc0;
 // The half of a page in which little is busy; the busy counters and these slots are in the other.
 inline constexpr uint32_t kCalmMiddle = 0x400, kCalmEnd = 0x800;
