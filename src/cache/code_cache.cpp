@@ -53,7 +53,9 @@ void CodeCache::initialize_tables() {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   known_targets_.begin(tables, code_bytes_);
-  landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing);
+  landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing,
+                  optimizations_.has(Optimization::kSparse) ? Landings::Numbered::kWhereMany
+                                                            : Landings::Numbered::kAll);
 }
 
 uint32_t CodeCache::allocate_counter(Expected expected) {
@@ -69,7 +71,7 @@ uint32_t CodeCache::allocate_counter(Expected expected) {
 
 // Of the counters of ways into a block from elsewhere.
 Expected CodeCache::expected_of(BlockRef to) const {
-  return units_[to.unit]->busy ? Expected::kBusy : Expected::kSome;
+  return units_[to.unit]->busy_blocks.empty() ? Expected::kSome : Expected::kBusy;
 }
 
 // ---- finding and translating -------------------------------------------------------------------
@@ -280,7 +282,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
                              [&] { return procedure.counters++; });
   if (known.weighed != nullptr) {
     procedure.expected =
-        expected_of_counters(procedure.procedure, procedure.plan, procedure.counters, known.steps,
+        expected_counts(procedure.procedure, procedure.plan, procedure.counters, known.steps,
                              known.weighed->heaviest_bits);
   }
   if (module.generated || module.image->unwind_ranges().empty()) return;
@@ -290,10 +292,11 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
 // Counters and events of the unit's own.
 void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.plan = known.plan;
-  unit.busy = std::ranges::find(known.expected, Expected::kBusy) != known.expected.end();
+  unit.busy_blocks = known.expected.busy_blocks;
   std::vector<int32_t> numbers(known.counters);
   for (uint32_t i = 0; i < known.counters; ++i) {
-    const Expected expected = known.expected.empty() ? Expected::kSome : known.expected[i];
+    const std::vector<Expected>& each = known.expected.counters;
+    const Expected expected = each.empty() ? Expected::kSome : each[i];
     numbers[i] = static_cast<int32_t>(allocate_counter(expected));
   }
   for (auto* counters : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
@@ -438,7 +441,6 @@ void CodeCache::seal() {
     module->discoverer.reset();
     module->image->drop_pages();
   }
-  returns_.clear();
   blocks_ = BlockMap();
   call_blocks_ = FlatMap<uint64_t>();
   waiting_ = FlatMap<uint32_t>();
@@ -528,12 +530,7 @@ BlockRef CodeCache::call_block_of(TargetAddr return_address) {
 }
 
 bool CodeCache::has_landing(TargetAddr return_address) const {
-  if (landings_.has(return_address.value())) return true;
-  const auto chain = returns_.find(static_cast<uint16_t>(return_address.value()));
-  if (chain == returns_.end()) return false;
-  return std::any_of(chain->second.begin(), chain->second.end(), [&](const ChainEntry& entry) {
-    return entry.original == return_address.value();
-  });
+  return landings_.has(return_address.value());
 }
 
 BlockRef CodeCache::block_at(TargetAddr address) const {

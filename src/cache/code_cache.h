@@ -17,12 +17,9 @@
 // No instruction is translated twice, but for code that truly overlaps (a jump into the middle of
 // an instruction).
 //
-// Returns find their landing by a number that stands at the low 32 bits of the address
-// (landing_numbers.h).  Landings without a number of their own form chains by the low 16 bits, in
-// which a return looks that has found no number.  So do those that share their low 32 bits with
-// another, which happens only where landings compare the whole address.  A site's pairs form a
-// chain too; above four, a hash table of chains.  Threads find by themselves what only other sites
-// have led to (known_targets.h).
+// Returns find their landing by a number that stands at the low 32 bits of the address, or by a
+// hash of the address (landings.h).  A site's pairs form a chain; above four, a hash table of
+// chains.  Threads find by themselves what only other sites have led to (known_targets.h).
 //
 // Code that was changed or unmapped is cut out of all chains, links and tables (invalidate.cpp).
 #pragma once
@@ -44,7 +41,7 @@
 #include "cache/found_procedures.h"
 #include "cache/known_procedures.h"
 #include "cache/known_targets.h"
-#include "cache/landing_numbers.h"
+#include "cache/landings.h"
 #include "cache/modules.h"
 #include "cache/optimizations.h"
 #include "cache/phases.h"
@@ -73,7 +70,6 @@ struct CodeRecord {
     kUnitCold,
     kPair,
     kArrival,
-    kLanding,
     kDispatch,
     kLinkPair,
     kIndexed
@@ -103,7 +99,6 @@ struct CacheStats {
   uint64_t unsealed = 0;     // ... and of them, those that are again
   uint64_t shortcuts = 0;    // how often direct branches were led on from a linkage stub's site
   uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
-  uint64_t chained = 0;      // landings without a number, which returns find through chains
 };
 
 // A block in the map of addresses.
@@ -298,6 +293,11 @@ class CodeCache : public Translated {
   BlockRef call_block_of(TargetAddr return_address);
   // Whether returns to this address are known.
   bool has_landing(TargetAddr return_address) const;
+  // A thread has looked returns up so often that it asks about this one (tcb::kLookupsLeft).
+  void is_returned_to_often(TargetAddr return_address);
+  // In front of an answer: writes to the target what its returns find their landings by.
+  void write_landings();
+  const Landings& landings() const { return landings_; }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;
@@ -421,7 +421,6 @@ class CodeCache : public Translated {
   void unlink(const Unit& unit);
   void remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
                     const std::function<void(CacheAddr)>& set_head);
-  void remove_return(uint64_t original);
   void remove_pair(uint32_t site_id, uint32_t index);
   translate::Whereabouts whereabouts(BlockRef to, bool jump) const;
   Area& area_of(BlockRef ref) { return *units_[ref.unit]->area; }
@@ -435,8 +434,7 @@ class CodeCache : public Translated {
   void join_link(uint32_t link_id, BlockRef to);
   void join_waiting(TargetAddr entry, BlockRef to);
   bool link_is_call(uint32_t link_id) const;
-  void add_landing(BlockRef ref, CacheAddr code, CacheAddr accept);
-  void chain_landing(BlockRef ref, uint64_t original, CacheAddr accept);
+  void add_landing(BlockRef ref, CacheAddr code);
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
   void make_known(TargetAddr target, BlockRef to);
@@ -493,7 +491,6 @@ class CodeCache : public Translated {
               const std::function<void(CacheAddr)>& set_head);
   void set_slot(CacheAddr slot, CacheAddr value);
   void set_branch(CacheAddr field, CacheAddr target);
-  void set_return_head(uint16_t low, CacheAddr value);
   void set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value);
   template <class Emit>
   auto emit_piece(Area& area, const CodeRecord& record, Emit emit);
@@ -535,10 +532,9 @@ class CodeCache : public Translated {
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
-  LandingNumbers landings_;
+  Landings landings_;
   CounterNumbers counter_numbers_;
   KnownTargets known_targets_;
-  std::unordered_map<uint16_t, Chain> returns_;          // by the low 16 bits: without a number
   std::vector<std::vector<CodeRecord>> records_;         // by part of an area, ascending
   FlatMap<uint64_t> call_blocks_;                        // memo of call_block_of
   UnitIndex by_range_;                                   // of the living units

@@ -49,9 +49,9 @@ uint32_t CounterNumbers::take(Expected expected) {
   return number;
 }
 
-std::vector<Expected> expected_of_counters(const cfg::Procedure& procedure,
-                                           const translate::Plan& plan, uint32_t counters,
-                                           std::span<const uint8_t> steps, uint32_t heaviest_bits) {
+ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate::Plan& plan,
+                               uint32_t counters, std::span<const uint8_t> steps,
+                               uint32_t heaviest_bits) {
   CHECK(steps.size() == procedure.edges.size()) << steps.size() << " steps";
   // Of a count's bits, from its step below the heaviest.
   const auto of_step = [&](uint32_t step) {
@@ -72,16 +72,21 @@ std::vector<Expected> expected_of_counters(const cfg::Procedure& procedure,
     see(edge.from, steps[e]);
     if (edge.to != cfg::kExitBlock) see(edge.to, steps[e]);
   }
-  std::vector<Expected> result(counters, Expected::kSome);
+  ExpectedCounts result;
+  result.counters.assign(counters, Expected::kSome);
   for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    const Expected expected = of_step(has_edge[b] ? heaviest[b] : kUnknown);
+    if (expected == Expected::kBusy) {
+      result.busy_blocks.resize(procedure.blocks.size());
+      result.busy_blocks[b] = true;
+    }
     const int32_t counter = plan.block_counter[b];
-    if (counter == translate::kNoCounter) continue;
-    result[static_cast<size_t>(counter)] = of_step(has_edge[b] ? heaviest[b] : kUnknown);
+    if (counter != translate::kNoCounter) result.counters[static_cast<size_t>(counter)] = expected;
   }
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
     const int32_t counter = plan.edge_counter[e];
     if (counter != translate::kNoCounter) {
-      result[static_cast<size_t>(counter)] = of_step(steps[e]);
+      result.counters[static_cast<size_t>(counter)] = of_step(steps[e]);
     }
   }
   return result;

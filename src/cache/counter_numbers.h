@@ -61,10 +61,15 @@ class CounterNumbers {
   uint32_t pages_ = 0;
 };
 
-// What to expect of a procedure's counters, by their numbers in `plan`, of which there are
-// `counters`: from the step of each edge (edge_weights.h) below a count of `heaviest_bits` bits.
-std::vector<Expected> expected_of_counters(const cfg::Procedure& procedure,
-                                           const translate::Plan& plan, uint32_t counters,
-                                           std::span<const uint8_t> steps, uint32_t heaviest_bits);
+struct ExpectedCounts {
+  std::vector<Expected> counters;  // by their numbers in the plan; empty: nothing is known
+  std::vector<bool> busy_blocks;   // empty: none is
+};
+
+// What to expect of a procedure's blocks and of its counters, of which there are `counters`: from
+// the step of each edge (edge_weights.h) below a count of `heaviest_bits` bits.
+ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate::Plan& plan,
+                               uint32_t counters, std::span<const uint8_t> steps,
+                               uint32_t heaviest_bits);
 
 }  // namespace tally::engine

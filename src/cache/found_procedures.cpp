@@ -110,7 +110,7 @@ bool FoundProcedures::find(const elf::Image& image, const ProcedureKey& key,
   if (digest_of(image, into.sources) != into.digest) return false;
   into.weighed = true;
   into.confirmed = known.weighed->confirmed;
-  into.expected = expected_of_counters(into.procedure, into.plan, into.counters, known.steps,
+  into.expected = expected_counts(into.procedure, into.plan, into.counters, known.steps,
                                        known.weighed->heaviest_bits);
   if (!entry->needed) used_bytes_ += entry->size_bytes;
   entry->needed = true;

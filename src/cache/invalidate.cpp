@@ -74,19 +74,6 @@ void CodeCache::remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
   chain.erase(it);
 }
 
-void CodeCache::remove_return(uint64_t original) {
-  landings_.remove(original);
-  const auto low = static_cast<uint16_t>(original);
-  const auto known = returns_.find(low);
-  if (known == returns_.end()) return;
-  Chain& chain = known->second;
-  auto it = std::find_if(chain.begin(), chain.end(),
-                         [&](const ChainEntry& e) { return e.original == original; });
-  if (it == chain.end()) return;
-  remove_entry(chain, it->entry, region_.areas().front().gateway.entries.ret,
-               [&](CacheAddr head) { set_return_head(low, head); });
-}
-
 void CodeCache::remove_pair(uint32_t site_id, uint32_t index) {
   SiteState& state = sites_[site_id];
   Pair& pair = state.pairs[index];
@@ -121,7 +108,7 @@ void CodeCache::unlink(const Unit& unit) {
         remove_pair(in.index, in.pair);
         break;
       case Incoming::Kind::kArrival:
-        remove_return(address_of(arrivals_[in.index].to).value());
+        landings_.remove(address_of(arrivals_[in.index].to).value());
         break;
     }
   }
@@ -141,7 +128,7 @@ void CodeCache::invalidate(uint32_t id) {
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const uint64_t address = unit.module->to_target(unit.address_of(b)).value();
     const BlockCode& code = unit.code.blocks[b];
-    if (code.landing != BlockCode::kNone) remove_return(address);
+    if (code.landing != BlockCode::kNone) landings_.remove(address);
     const auto found = blocks_.find(address);
     if (found && *found == (static_cast<uint64_t>(id) << 32 | b)) {
       blocks_.set(address, kGone);

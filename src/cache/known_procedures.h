@@ -38,7 +38,7 @@ struct KnownProcedure {
   uint32_t counters = 0;
   bool weighed = false;            // by an earlier run's counts
   bool confirmed = false;          // see edge_weights.h
-  std::vector<Expected> expected;  // by counter; empty: nothing is known
+  ExpectedCounts expected;
   std::vector<WantedEvent> events;
   std::vector<LinkRange> sources;
   uint64_t digest = 0;  // of the bytes there

@@ -2,6 +2,7 @@
 #include "cache/landing_numbers.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "translate/layout.h"
@@ -11,6 +12,8 @@ namespace tally::engine {
 using namespace translate;
 
 namespace {
+
+constexpr uint32_t kPageBytes = 4096;
 
 // The bytes of numbers are `first`, `first + 1`, ...
 struct Alphabet {
@@ -27,10 +30,8 @@ constexpr uint32_t byte_of(uint32_t number, uint32_t i) {
   return number >> 8 * i & 0xff;
 }
 
-// Of a place on the two new sides of a square, given as its two coordinates from 1 on.
-constexpr uint32_t place_in_squares(uint32_t low, uint32_t high) {
-  const uint32_t side = std::max(low, high);
-  return (side - 1) * (side - 1) + (low == side ? high - 1 : side + low - 1);
+uint32_t page_of(uint32_t address) {
+  return address >> 12;
 }
 
 }  // namespace
@@ -50,25 +51,10 @@ void LandingNumbers::pair() {
   }
 }
 
-uint8_t& LandingNumbers::byte_at(uint32_t address) const {
-  return tables_[tables::kLandingNumbers + uint64_t{address}];
-}
-
-// Of what stands at an address in `landings_`; 0 if that is no number, or none that was given away:
-// the program can write there.
+// In `landings_`; 0 if no number stands there.
 uint32_t LandingNumbers::index_at(uint32_t address) const {
-  uint32_t number = 0;
-  for (uint32_t i = 0; i < size_bytes(); ++i) {
-    const uint32_t byte = byte_at(address + i);
-    if (byte == 0) return 0;
-    number |= byte << 8 * i;
-  }
-  const Alphabet bytes = alphabet_of(is_wide());
-  const auto place = [&](uint32_t i) { return byte_of(number, i) - bytes.first; };
-  const uint32_t square = is_wide() ? place(3) * bytes.count + place(2) : 0;
-  const uint32_t index =
-      1 + square * bytes.count * bytes.count + place_in_squares(place(0) + 1, place(1) + 1);
-  return index < landings_.size() ? index : 0;
+  const uint32_t* index = by_address_.find(address);
+  return index == nullptr ? 0 : *index;
 }
 
 // 0 if it has no landing.
@@ -84,8 +70,8 @@ bool LandingNumbers::is_anothers(uint64_t original) const {
 
 // Whether no number stands so near that a value between the two could be taken for one.
 bool LandingNumbers::is_apart(uint32_t address) const {
-  for (uint32_t i = 0; i < size_bytes() + 2; ++i) {
-    if (byte_at(address - 1 + i) != 0) return false;
+  for (uint32_t near = address - size_bytes(); near != address + size_bytes() + 1; ++near) {
+    if (index_at(near) != 0) return false;
   }
   return true;
 }
@@ -116,10 +102,49 @@ void LandingNumbers::lead_from_neighbours(uint32_t byte) {
   lead(byte << 8, none_);
 }
 
-void LandingNumbers::write_number(uint32_t address, uint32_t number) {
-  for (uint32_t i = 0; i < size_bytes(); ++i) {
-    const auto byte = static_cast<uint8_t>(byte_of(number, i));
-    std::atomic_ref<uint8_t>(byte_at(address + i)).store(byte, std::memory_order_release);
+// The bytes from the first to the last of what is fresh on the page.
+bool LandingNumbers::write_page(uint32_t page, std::span<const uint32_t> fresh,
+                                const Write& write) {
+  uint32_t begin = UINT32_MAX, last = 0;
+  for (const uint32_t index : fresh) {
+    begin = std::min(begin, landings_[index].address);
+    last = std::max(last, landings_[index].address);
+  }
+  std::array<uint8_t, kPageBytes + sizeof(uint32_t)> bytes{};
+  const uint32_t length = last - begin + size_bytes();
+  for (uint32_t i = pages_.find(page)->newest; i != 0; i = landings_[i].on_page) {
+    const Landing& landing = landings_[i];
+    if (landing.address < begin || landing.address > last) continue;
+    for (uint32_t k = 0; k < size_bytes(); ++k) {
+      bytes[landing.address - begin + k] = static_cast<uint8_t>(byte_of(landing.number, k));
+    }
+  }
+  return write(begin, std::span(bytes).first(length));
+}
+
+bool LandingNumbers::write(const Write& write) {
+  if (fresh_.empty()) return true;
+  std::ranges::sort(fresh_, {}, [&](uint32_t index) { return landings_[index].address; });
+  bool done = true;
+  for (size_t begin = 0, end = 0; done && begin < fresh_.size(); begin = end) {
+    const uint32_t page = page_of(landings_[fresh_[begin]].address);
+    while (end < fresh_.size() && page_of(landings_[fresh_[end]].address) == page) ++end;
+    done = write_page(page, std::span(fresh_).subspan(begin, end - begin), write);
+    Page& there = *pages_.find(page);
+    pages_written_ += done && !there.written;
+    there.written = there.written || done;
+  }
+  fresh_.clear();
+  return done;
+}
+
+void LandingNumbers::for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const {
+  for (size_t i = 0; i < landings_.size(); ++i) {
+    const Landing& landing = landings_[i];
+    if (landing.original == 0) continue;
+    const uint64_t now = leads_to(landing.number);
+    const uint64_t to = now == none_ && i < held_.size() ? held_[i] : now;
+    if (to != none_) visit(landing.original, CacheAddr(to));
   }
 }
 
@@ -159,19 +184,22 @@ void LandingNumbers::release() {
 bool LandingNumbers::add(uint64_t original, CacheAddr code) {
   const auto address = static_cast<uint32_t>(original);
   uint32_t index = index_at(address);
-  const bool fresh = index == 0;
-  if (fresh) {
+  if (index == 0) {
     if (!is_apart(address)) return false;
     const uint32_t number = next_number();
     if (number == 0) return false;
     index = static_cast<uint32_t>(landings_.size());
-    landings_.push_back({0, number});
+    const Page* page = pages_.find(page_of(address));
+    const Page before = page == nullptr ? Page{} : *page;
+    landings_.push_back({0, address, number, before.newest});
+    by_address_.set(address, index);
+    pages_.set(page_of(address), {index, before.written});
+    fresh_.push_back(index);
   }
   Landing& landing = landings_[index];
   if (landing.original != 0) return landing.original == original;  // another thread's request
   landing.original = original;
   lead(landing.number, code.value());
-  if (fresh) write_number(address, landing.number);
   return true;
 }
 

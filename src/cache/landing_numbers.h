@@ -24,14 +24,21 @@
 // Where a program that began with jumps goes on in pairs, numbers stay as they are, and a second
 // table of pointers has 0 where the first leads to be asked.
 //
-// A number belongs to its address for good, and its bytes are written once, one by one.  What
+// A number belongs to its address for good, and its bytes are written once, in any order.  What
 // changes is the pointer.  So a thread that reads meanwhile sees it, or a value that is no number.
+//
+// The table of numbers is not shared with the target: in shared memory a return that reads where
+// there is no number would make a page of zeros.  It is the target's own memory, which the monitor
+// writes to as a debugger does, a page at a time (`write`).  What stands there is remembered here.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "base/address.h"
+#include "base/flat_map.h"
 #include "translate/unit.h"
 
 namespace tally::engine {
@@ -56,21 +63,35 @@ class LandingNumbers {
   bool has(uint64_t original) const { return index_of(original) != 0; }
   // Whether returns to it would come to the landing of another address, alike in the low 32 bits.
   bool is_anothers(uint64_t original) const;
+  // Calls `visit(original, code)` for each landing.
+  void for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const;
+
+  // Writes the numbers given since the last time: bytes, at an offset in the table.  False as soon
+  // as `write` is: some are not there then.
+  using Write = std::function<bool(uint64_t at, std::span<const uint8_t> bytes)>;
+  bool write(const Write& write);
+  // Pages of the table with a number.
+  size_t pages_written() const { return pages_written_; }
 
  private:
   struct Landing {
     uint64_t original = 0;  // 0: none at the moment
+    uint32_t address = 0;   // where the number stands, for good
     uint32_t number = 0;
+    uint32_t on_page = 0;  // the next one whose number begins there
+  };
+  struct Page {
+    uint32_t newest = 0;  // landing
+    bool written = false;
   };
   bool is_wide() const { return form_ == translate::Returns::kPaired; }
   uint32_t size_bytes() const { return is_wide() ? 4 : 2; }
-  uint8_t& byte_at(uint32_t address) const;
   uint32_t index_at(uint32_t address) const;
   size_t index_of(uint64_t original) const;
   bool is_apart(uint32_t address) const;
   uint32_t next_number();
   void lead_from_neighbours(uint32_t byte);
-  void write_number(uint32_t address, uint32_t number);
+  bool write_page(uint32_t page, std::span<const uint32_t> fresh, const Write& write);
   void lead(uint32_t number, uint64_t where);
   uint64_t leads_to(uint32_t number) const;
 
@@ -80,6 +101,10 @@ class LandingNumbers {
   uint32_t squares_ = 0;                  // that have been used up
   uint32_t side_ = 0;                     // of the square that numbers are taken from
   uint32_t taken_ = 0;                    // of the numbers on its two new sides
+  FlatMap<uint32_t> by_address_;          // landings
+  FlatMap<Page> pages_;                   // by the upper 20 bits of addresses
+  std::vector<uint32_t> fresh_;           // landings whose numbers are not yet written
+  size_t pages_written_ = 0;
   std::vector<uint64_t> held_;            // by landing: where it led; empty if nothing is held
   std::vector<Landing> landings_ = {{}};  // in the order of their numbers; the first is nobody's
 };

@@ -52,11 +52,6 @@ void CodeCache::put_jmp(CacheAddr field, CacheAddr target) {
   set_jmp(field, code);
 }
 
-void CodeCache::set_return_head(uint16_t low, CacheAddr value) {
-  auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + tables::kReturns);
-  std::atomic_ref<uint64_t>(heads[low]).store(value.value(), std::memory_order_release);
-}
-
 void CodeCache::set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value) {
   auto* heads = reinterpret_cast<uint64_t*>(region_.tables() + table_offset);
   std::atomic_ref<uint64_t>(heads[hash]).store(value.value(), std::memory_order_release);
@@ -251,36 +246,28 @@ void CodeCache::enter_landing(BlockRef call_block) {
   if (block == cfg::kExitBlock) return;
   const BlockCode& code = unit.code.blocks[block];
   if (code.landing == BlockCode::kNone) return;
-  add_landing({unit.id, block}, unit.code.address(code.landing),
-              unit.code.address(code.landing_accept));
+  add_landing({unit.id, block}, unit.code.address(code.landing));
 }
 
-// `code` is where returns to the block go; behind its comparison, if it has one, lies `accept`.
-void CodeCache::add_landing(BlockRef ref, CacheAddr code, CacheAddr accept) {
+// `code` is where returns to the block go.
+void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
   const uint64_t original = address_of(ref).value();
-  if (landings_.add(original, code)) return;
+  const std::vector<bool>& busy = units_[ref.unit]->busy_blocks;
+  const bool many = !busy.empty() && ref.insn == 0 && busy[ref.block];
+  landings_.add(original, code, many ? ReturnsTo::kMany : ReturnsTo::kFew);
   CHECK(compare_ == Compare::kAll64 || !landings_.is_anothers(original))
       << "two modules alike in the low 32 bits";
-  chain_landing(ref, original, accept);
 }
 
-// There is no number for it.
-void CodeCache::chain_landing(BlockRef ref, uint64_t original, CacheAddr accept) {
-  const auto low = static_cast<uint16_t>(original);
-  Chain& chain = returns_[low];
-  for (const ChainEntry& entry : chain) {
-    if (entry.original == original) return;
-    const bool alike = static_cast<uint32_t>(entry.original) == static_cast<uint32_t>(original);
-    CHECK(compare_ == Compare::kAll64 || !alike) << "two modules alike in the low 32 bits";
-  }
-  stats_.chained += 1;
-  Area& area = area_of(ref);
-  const CodeRecord record{CacheAddr(), CodeRecord::Kind::kLanding, ref.unit, ref.block};
-  const LandingStub stub = emit_piece(area, record, [&](auto& as) {
-    return emit_landing_stub(as, original, accept, area.gateway.entries.ret, compare_);
+void CodeCache::is_returned_to_often(TargetAddr return_address) {
+  landings_.is_returned_to_often(return_address.value());
+}
+
+void CodeCache::write_landings() {
+  const uint64_t numbers = region_.tables_base() + uint64_t{tables::kLandingNumbers};
+  landings_.write([&](uint64_t at, std::span<const uint8_t> bytes) {
+    return process_.write_memory(TargetAddr(numbers + at), bytes.data(), bytes.size());
   });
-  insert(chain, {original, stub.entry, stub.mismatch_slot}, area.gateway.entries.ret,
-         [&](CacheAddr head) { set_return_head(low, head); });
 }
 
 Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
@@ -290,12 +277,11 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
   const Unit& unit = *units_[ref.unit];
   const BlockCode& code = unit.code.blocks[ref.block];
   if (code.landing != BlockCode::kNone && ref.insn == 0) {
-    const CacheAddr accept = unit.code.address(code.landing_accept);
-    add_landing(ref, unit.code.address(code.landing), accept);
-    return accept;
+    add_landing(ref, unit.code.address(code.landing));
+    return unit.code.address(code.landing_accept);
   }
   const Stub stub = arrival_at(ref).stub;
-  add_landing(ref, compare_ == Compare::kAll64 ? stub.entry : stub.accept, stub.accept);
+  add_landing(ref, compare_ == Compare::kAll64 ? stub.entry : stub.accept);
   return stub.accept;
 }
 
@@ -536,11 +522,6 @@ void CodeCache::cut(TargetRange range) {
   };
   landings_.remove(range);
   known_targets_.forget_if([&](TargetAddr target, BlockRef) { return range.contains(target); });
-  const CacheAddr miss = region_.areas().front().gateway.entries.ret;
-  for (auto& entry : returns_) {
-    const uint16_t low = entry.first;
-    rebuild(entry.second, miss, [&](CacheAddr head) { set_return_head(low, head); });
-  }
   for (SiteState& state : sites_) {
     for (uint32_t i = 0; i < state.pairs.size(); ++i) {
       if (!range.contains(state.pairs[i].target)) continue;

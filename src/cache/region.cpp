@@ -204,6 +204,25 @@ Status Region::map_threads(tracee::Process& process, const RemoteCall& call, uin
       strerror(static_cast<int>(result < 0 ? -result : EEXIST)));
 }
 
+// The numbers of landings, over their part of the tables: the target's own memory, in which a read
+// makes no page.  Only the monitor writes there, through /proc, which needs no leave of the target's
+// to write; so this counts neither as memory promised nor as the target's data.
+Status Region::map_numbers(const RemoteCall& call) {
+  constexpr uint64_t kBytes = tables::kLandingNumbersEnd - tables::kLandingNumbers;
+  const uint64_t address = tables_base_ + uint64_t{tables::kLandingNumbers};
+  TRY_ASSIGN(const int64_t result,
+             call(SYS_mmap, {address, kBytes, PROT_READ,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+                             static_cast<uint64_t>(-1), 0}));
+  if (result != static_cast<int64_t>(address)) {
+    return make_error("cannot map numbers of landings into the target: {}",
+                      strerror(static_cast<int>(-result)));
+  }
+  // One number should not take two megabytes.  A kernel without huge pages need not be told.
+  TRY(call(SYS_madvise, {address, kBytes, MADV_NOHUGEPAGE, 0, 0, 0}));
+  return Ok{};
+}
+
 Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {
   char saved[sizeof kName];
   if (!process.read_memory(scratch, saved, sizeof saved) ||
@@ -224,6 +243,7 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
   if (tables_base_ == 0) return make_error("no room below 2 GB in the target's address space");
   TRY(map_at(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset,
              "tables"));
+  TRY(map_numbers(call));
   threads_base_ = kThreadsBase;
   TRY(map_threads(process, call, MAP_FIXED_NOREPLACE));
   attic_base_ = kThreadsBase + kThreadsMax * tcb::kBlockSizeBytes + kAreaSizeBytes;
@@ -242,6 +262,7 @@ Status Region::create_in_place(const Region& parent, tracee::Process& process,
   threads_base_ = parent.threads_base_;
   for (const Area& old : parent.areas_) place_area(old.base);
   TRY(replace(call, tables_base_, tables::kSizeBytes, PROT_READ | PROT_WRITE, kTablesFileOffset));
+  TRY(map_numbers(call));
   TRY(map_threads(process, call, MAP_FIXED));
   attic_base_ = parent.attic_base_;
   TRY(replace(call, attic_base_, kAreasMax * kAreaSizeBytes, PROT_READ | PROT_EXEC,

@@ -114,6 +114,7 @@ class Region {
   Status replace(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
                  uint64_t file_offset);
   Area& place_area(CacheAddr base);
+  Status map_numbers(const RemoteCall& call);
   Status map_threads(tracee::Process& process, const RemoteCall& call, uint64_t flags);
   Result<int> hand_over(tracee::Process& process, const RemoteCall& call, int descriptor);
 

@@ -71,7 +71,7 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
     const MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder)};
     known.plan = make_plan(*procedure, old.module->view, placement_, measured,
                            [&] { return known.counters++; });
-    known.expected = expected_of_counters(*procedure, known.plan, known.counters, renewal.steps,
+    known.expected = expected_counts(*procedure, known.plan, known.counters, renewal.steps,
                                           static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
   }
   number_probes(*unit, known);
@@ -128,11 +128,11 @@ void CodeCache::move_landings(const Unit& old) {
     }
     const TargetAddr address = old.module->to_target(old.address_of(b));
     if (!has_landing(address)) continue;
-    remove_return(address.value());
+    landings_.remove(address.value());
     const BlockCode& code = unit.code.blocks[b];
     // Other ways back are found when they are asked for.
     if (code.landing == BlockCode::kNone) continue;
-    add_landing({id, b}, unit.code.address(code.landing), unit.code.address(code.landing_accept));
+    add_landing({id, b}, unit.code.address(code.landing));
   }
 }
 

@@ -71,8 +71,8 @@ struct Unit {
   Arrival asked_how = Arrival::kCall;
   bool recalled = false;   // ... by an earlier run
   bool weighed = false;    // its counters lie by measured weights
-  bool busy = false;       // by them, some part of it has run often (counter_numbers.h)
   bool confirmed = false;  // see edge_weights.h
+  std::vector<bool> busy_blocks;  // that have run often in an earlier run (counter_numbers.h)
 
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);

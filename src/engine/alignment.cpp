@@ -49,7 +49,8 @@ bool Signals::read_number(user_regs_struct& regs) const {
     if (memcmp(code + load.opcode_bytes, &numbers, sizeof numbers) != 0) continue;
     if (regs.rcx > UINT32_MAX) return false;
     uint32_t number = 0;
-    memcpy(&number, region_.tables() + tables::kLandingNumbers + regs.rcx, load.number_bytes);
+    const TargetAddr at(uint64_t{numbers} + regs.rcx);
+    if (!process_.read_memory(at, &number, load.number_bytes)) return false;
     regs.rcx = number;
     regs.rip += load.size_bytes();
     return true;

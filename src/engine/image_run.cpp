@@ -532,7 +532,10 @@ void ImageRun::collect(profile::Profile& result) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
   run.more.emplace_back("code_caches", std::to_string(region_.areas().size()));
-  run.more.emplace_back("memory_tables_bytes", std::to_string(touched.tables_bytes));
+  constexpr uint64_t kPageBytes = 4096;
+  const uint64_t numbers_bytes = cache_.landings().pages_written() * kPageBytes;
+  run.more.emplace_back("memory_tables_bytes",
+                        std::to_string(touched.tables_bytes + numbers_bytes));
   run.more.emplace_back("memory_code_bytes", std::to_string(touched.code_bytes));
   run.more.emplace_back("memory_threads_bytes", std::to_string(touched.threads_bytes));
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));
@@ -551,7 +554,8 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("blocks_made_late", std::to_string(cache_.stats().made_late));
   run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kJump ? "0" : "1");
   run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
-  run.more.emplace_back("landings_chained", std::to_string(cache_.stats().chained));
+  run.more.emplace_back("landings_hashed", std::to_string(cache_.landings().hashed()));
+  if (cache_.landings().is_refused()) run.more.emplace_back("landings_not_written", "1");
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));
   });

@@ -57,6 +57,7 @@ std::optional<uint32_t> Service::open_slot(std::optional<uint64_t> stack) {
   store(slot, tcb::kState, static_cast<uint32_t>(MailboxState::kIdle));
   store(slot, tcb::kRequest, uint32_t{0});
   store(slot, tcb::kResume, uint64_t{0});
+  store(slot, tcb::kLookupsLeft, kLookups);
   active_.push_back(slot);
   return slot;
 }
@@ -137,6 +138,7 @@ std::optional<Request> Service::posted_request(uint32_t slot) const {
 }
 
 void Service::answer(uint32_t slot, Action action) {
+  cache_.write_landings();
   store(slot, tcb::kAction, static_cast<uint32_t>(action));
   uint8_t* word = region_.thread_memory(slot) + tcb::kState;
   const uint32_t before = atomic_u32(word).exchange(static_cast<uint32_t>(MailboxState::kAnswered));
@@ -195,6 +197,10 @@ void Service::serve(uint32_t slot) {
       break;
     case Request::kReturn:
       renew(slot, Ledger::Way::kReturn);
+      if (load<uint32_t>(slot, tcb::kLookupsLeft) == 0) {
+        cache_.is_returned_to_often(target);
+        store(slot, tcb::kLookupsLeft, kLookups);
+      }
       resume = cache_.take_return(target);
       break;
     case Request::kEvent:

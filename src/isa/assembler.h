@@ -65,7 +65,6 @@ class Assembler {
   // ---- registers -----------------------------------------------------------------------------
   void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
   void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
-  void movzx_ecx_cx() { raw(0x0f, 0xb7, 0xc9); }
   void movzx_ecx_ax() { raw(0x0f, 0xb7, 0xc8); }
   void movzx_ecx_byte_rcx(uint32_t abs) { raw3(0x0f, 0xb6, 0x89, abs); }
   void movzx_ecx_word_rcx(uint32_t abs) { raw3(0x0f, 0xb7, 0x89, abs); }

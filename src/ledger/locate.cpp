@@ -194,8 +194,6 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       const bool call = cache_.unit(from.unit).procedure.blocks[from.block].end == isa::Flow::kCall;
       return call ? behind_call() : at_end_along(from, cache_.link_edge(pair.link));
     }
-    case CodeRecord::Kind::kLanding:
-      return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
     case CodeRecord::Kind::kDispatch: {
       const SiteState& site = cache_.sites()[record->index];
       const BlockRef from{site.unit, site.site.block};
@@ -209,7 +207,7 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
 Position Ledger::locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot) {
   const CacheAddr address(regs.rip);
   const CacheAddr pop = area.gateway.entries.ret_pop;
-  if (address == pop) return in_front_of_return(regs);
+  if (address == pop || address == area.gateway.found_return) return in_front_of_return(regs);
   const CacheAddr popped = area.gateway.entries.ret_popped;
   const bool not_stored = address == popped || address == popped + kLoadPoppedBytes;
   if (not_stored) return behind_popped_return(regs);

@@ -3,7 +3,10 @@
 // One memfd, mapped by both sides.  The target maps three kinds of pieces:
 //
 //   tables    below 2 GB, so that generated code can address them with 32 bits: mailbox globals,
-//             the classes of system calls, the return table, hash tables of indirect branches
+//             the classes of system calls, what returns find their landings by, hash tables of
+//             indirect branches.  The numbers of landings among them are not shared: they are the
+//             target's own memory, in which reading makes no page, and the monitor writes there
+//             as a debugger does
 //   threads   one block per thread, reached through gs: mailbox, saved registers, counters
 //   areas     the code cache; one area within 2 GB of every module it serves
 //
@@ -28,6 +31,9 @@ inline constexpr uint32_t kRegisters = 0x48;  // 16 x 8 bytes, in encoding order
 // then for each the code that it went on at and the site, 8 bytes each.
 inline constexpr uint32_t kNoteCount = 0xd0;    // u32
 inline constexpr uint32_t kVisitByCall = 0xd4;  // u32: the branch that looks whether it must ask
+// Of returns that look their landing up (cache/hashed_landings.h).
+inline constexpr uint32_t kLookupsLeft = 0xd8;     // u32: found so many times more, one asks
+inline constexpr uint32_t kLeavesByReturn = 0xdc;  // u32: the lookup ends in a `ret`, not a jump
 inline constexpr uint32_t kNotes = 0x100;
 inline constexpr uint32_t kNoteBytes = 16;
 inline constexpr uint32_t kNotesMax = 48;
@@ -55,7 +61,8 @@ inline constexpr uint32_t kSpillRcx = kHotSlots;  // rcx while an indirect branc
 inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
-static_assert(kRegisters + 16 * 8 <= kNoteCount && kNotes + kNotesMax * kNoteBytes <= kCall);
+static_assert(kRegisters + 16 * 8 <= kNoteCount && kLeavesByReturn + 4 <= kNotes);
+static_assert(kNotes + kNotesMax * kNoteBytes <= kCall);
 static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x1000 == 0);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
 // Behind the counters: the seccomp filter that the thread is about to install.
@@ -96,9 +103,9 @@ namespace tables {
 inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a futex wake
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
 inline constexpr uint32_t kKnownShift = 0x08;      // u32: 32 - the bits of known_hash that count
+inline constexpr uint32_t kHashedShift = 0x0c;     // u32: 31 - the bits of hashed_place that count
 inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
-inline constexpr uint32_t kReturns = 0x20000;  // 65536 heads of chains, by the low 16 bits, or 0
 // Targets of indirect branches that threads find by themselves: target and code, 8 bytes each.  One
 // stands where the hash says, or at the other of these two places.
 inline constexpr uint32_t kKnown = 0xa0000;
@@ -109,26 +116,41 @@ inline constexpr uint32_t kLateLandings = kLandings + 65536 * 8;
 inline constexpr uint32_t kHashTables = kLateLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
 inline constexpr uint32_t kHashTablesEnd = 64 << 20;
+// Landings by a hash of their address: address and code, 16 bytes each.  Of each size there is one
+// table, which begins at as many entries (hashed_place).
+inline constexpr uint32_t kHashedLandings = kHashTablesEnd;
+inline constexpr uint32_t kHashedBytes = 16;
+inline constexpr uint32_t kHashedBitsMin = 8, kHashedBitsMax = 20;
+inline constexpr uint32_t kHashedLandingsEnd =
+    kHashedLandings + (kHashedBytes << (kHashedBitsMax + 1));
+inline constexpr uint32_t kWideLandings = kHashedLandingsEnd;  // see below
 // Numbers of landings, at the low 32 bits of the return address; the last one may end behind the
 // 4 GB.  Hardly any of it is ever touched.
-inline constexpr uint32_t kLandingNumbers = kHashTablesEnd + (128u << 20);
+inline constexpr uint32_t kLandingNumbers = kWideLandings + (128u << 20);
 inline constexpr uint64_t kLandingNumbersEnd = kLandingNumbers + (1ull << 32) + 4096;
 // Pointers by numbers of four bytes (Returns::kPaired).  Both tables must begin below 2 GB, so this
 // one has the other in its middle: where bytes of a number are looked up, the uppermost is 0, which
 // leads in front of the other table, or at least kWideByteMin, which leads behind it.
-inline constexpr uint32_t kWideLandings = kHashTablesEnd;
 inline constexpr uint32_t kWideByteMin = 34, kWideByteMax = 127;
 inline constexpr uint64_t kWideUpper = 8ull << 24;  // bytes for one value of the uppermost byte
 static_assert(kWideLandings + kWideUpper <= kLandingNumbers);
 static_assert(kWideLandings + kWideByteMin * kWideUpper >= kLandingNumbersEnd);
 inline constexpr uint64_t kSizeBytes = kWideLandings + (kWideByteMax + 1) * kWideUpper;
-static_assert(kReturns + 65536 * 8 <= kKnown && kKnown + (16u << kKnownBitsMax) <= kLandings);
+static_assert(kSyscallClass + 65536 <= kKnown && kKnown + (16u << kKnownBitsMax) <= kLandings);
 }  // namespace tables
 
 // The uppermost bits say where a known target stands.
 inline constexpr uint32_t kKnownHashFactor = 0x9e3779b1;
 inline constexpr uint32_t known_hash(uint64_t target) {
   return static_cast<uint32_t>(target) * kKnownHashFactor;
+}
+
+// The entry at which a landing is looked for first, in a table of 2^bits entries: none of the last
+// eighth, so that what is not found there may lie in the next entries.  The upper bits of the result
+// say which table it is, so both are told by one number.
+inline constexpr uint32_t hashed_place(uint64_t original, uint32_t bits) {
+  const uint32_t hash = static_cast<uint32_t>(original) * kKnownHashFactor;
+  return ((hash - (hash >> 3)) >> 1 | 1u << 31) >> (31 - bits);
 }
 
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;

@@ -167,19 +167,6 @@ LinkStub emit_link_stub(Assembler& as, uint32_t counter, uint8_t flags_live, Cac
   return stub;
 }
 
-LandingStub emit_landing_stub(Assembler& as, uint64_t original, CacheAddr accept, CacheAddr miss,
-                              Compare compare) {
-  LandingStub stub;
-  stub.entry = as.here();
-  const Verify verify = emit_verify(as, original, compare);
-  as.jmp_anywhere(accept.value());
-  const uint64_t mismatch = as.here().value();
-  stub.mismatch_slot = as.jmp_slot(miss.value());
-  point_mismatch(as, verify, mismatch);
-  stub.end = as.here();
-  return stub;
-}
-
 uint8_t hash_of(HashKind kind, uint64_t original) {
   switch (kind) {
     case HashKind::kBits8to15:
@@ -281,6 +268,77 @@ CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t c
   return entry;
 }
 
+// From a return address in rdx to its entry among the hashed landings: its place goes to rax, and
+// control to what follows, with the zero flag set.  If there is none: with the flag cleared.
+void emit_find_hashed(Assembler& as, uint32_t tables_base) {
+  raw(as, 0x69, 0xc2), as.u32(kKnownHashFactor);  // imul eax, edx, factor
+  raw(as, 0x89, 0xc1);                            // mov ecx, eax
+  raw(as, 0xc1, 0xe9, 0x03);                      // shr ecx, 3
+  raw(as, 0x29, 0xc8);                            // sub eax, ecx
+  raw(as, 0xd1, 0xe8);                            // shr eax, 1
+  raw(as, 0x0d), as.u32(1u << 31);                // or eax, 1 << 31
+  raw(as, 0x8b, 0x0c, 0x25), as.u32(tables_base + tables::kHashedShift);  // mov ecx, shift
+  raw(as, 0xd3, 0xe8);                                                    // shr eax, cl
+  raw(as, 0xc1, 0xe0, 0x04);                                              // shl eax, 4
+  const uint32_t look = as.offset();
+  raw(as, 0x48, 0x8b, 0x88), as.u32(tables_base + tables::kHashedLandings);  // mov rcx, [rax + ...]
+  raw(as, 0x48, 0x39, 0xd1);                                                 // cmp rcx, rdx
+  raw(as, 0x74, 0);                                                          // je found
+  const uint32_t je_found = as.offset();
+  raw(as, 0x83, 0xc0, tables::kHashedBytes);  // add eax, 16
+  raw(as, 0x48, 0x85, 0xc9);                  // test rcx, rcx
+  raw(as, 0x75, look - (as.offset() + 2));    // jne look
+  raw(as, 0x83, 0xc9, 0x01);                  // or ecx, 1: not zero
+  patch_short(as, je_found);
+}
+
+// What a return does that has no number to find its landing by.  It comes with rcx put down and its
+// target in the thread's block.
+void emit_lookup(Assembler& as, GatewayCode& code, uint32_t tables_base) {
+  constexpr uint8_t kEqual = 4;
+  code.entries.lookup = as.here();
+  as.mov_gs32_imm(tcb::kLeavesByReturn, 0);
+  raw(as, 0xeb, 0);  // jmp look_up
+  const uint32_t jmp_look_up = as.offset();
+  // Whatever is not found, or has been found often, is asked for.
+  const uint64_t ask = as.here().value();
+  emit_restore_visit(as);
+  as.jmp(code.entries.ret.value());
+  // The address a return has just popped still lies below the stack pointer; signals do not reach
+  // it there (the kernel leaves 128 bytes alone).
+  code.entries.ret_popped = as.here();
+  as.mov_rcx_popped();
+  as.mov_gs_rcx(tcb::kTarget);
+  as.jmp(code.entries.lookup.value());
+  code.entries.ret_pop = as.here();
+  as.pop_rcx();
+  as.mov_gs_rcx(tcb::kTarget);
+  as.mov_gs32_imm(tcb::kLeavesByReturn, 1);
+  patch_short(as, jmp_look_up);
+  emit_save_flags(as);
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRdx, kRdx);
+  as.mov_reg_gs(kRdx, tcb::kTarget);
+  emit_find_hashed(as, tables_base);
+  as.jcc(kNotEqual, ask);
+  raw(as, 0x65, 0xff, 0x0c, 0x25), as.u32(tcb::kLookupsLeft);  // dec dword gs:[left]
+  as.jcc(kEqual, ask);
+  raw(as, 0x48, 0x8b, 0x80), as.u32(tables_base + tables::kHashedLandings + 8);  // mov rax, [...]
+  raw(as, 0x48, 0x85, 0xc0);                                                     // test rax, rax
+  as.jcc(kEqual, ask);
+  as.mov_gs_reg(tcb::kResume, kRax);
+  as.cmp_gs32_imm(tcb::kLeavesByReturn, 0);
+  raw(as, 0x75, 0);  // jne by_return
+  const uint32_t jne_by_return = as.offset();
+  emit_restore_visit(as);
+  as.jmp_gs(tcb::kResume);
+  // Where calls and returns pair up, the processor expects a `ret`.
+  patch_short(as, jne_by_return);
+  emit_restore_visit(as);
+  raw(as, 0x65, 0xff, 0x34, 0x25), as.u32(tcb::kResume);  // push gs:[resume]
+  code.found_return = as.here();
+  raw(as, 0xc3);  // ret
+}
+
 // A way to a target that is known, or else a request.  Only rax, rcx and rdx are used, and the
 // flags, so that whoever looks meanwhile finds all registers that call frames rest on.
 void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
@@ -314,6 +372,7 @@ void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   raw(as, 0x48, 0x8b, 0x80), as.u32(known + 8);  // mov rax, [rax + known + 8]
   raw(as, 0x48, 0x85, 0xc0);                     // test rax, rax
   as.jcc(kEqual, ask);
+  as.mov_gs_reg(tcb::kResume, kRax);
   // Where a call has no landing yet, its return would ask.  No byte of a number is zero.
   as.cmp_gs32_imm(tcb::kVisitByCall, 0);
   raw(as, 0x74, 0);  // je
@@ -321,13 +380,18 @@ void emit_visit(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   as.mov_ecx_top();
   as.movzx_ecx_byte_rcx(tables_base + tables::kLandingNumbers);
   raw(as, 0x85, 0xc9);  // test ecx, ecx
-  as.jcc(kEqual, ask);
+  raw(as, 0x75, 0);     // jne
+  const uint32_t jne_numbered = as.offset();
+  raw(as, 0x48, 0x8b, 0x14, 0x24);  // mov rdx, [rsp]
+  emit_find_hashed(as, tables_base);
+  as.jcc(kNotEqual, ask);
+  patch_short(as, jne_numbered);
   patch_short(as, je_jump);
   as.mov_ecx_gs(tcb::kNoteCount);
   raw(as, 0x83, 0xf9, tcb::kNotesMax);  // cmp ecx, max
   as.jcc(kNotBelow, ask);
   raw(as, 0xc1, 0xe1, 0x04);  // shl ecx, 4
-  as.mov_gs_reg(tcb::kResume, kRax);
+  as.mov_reg_gs(kRax, tcb::kResume);
   raw(as, 0x65, 0x48, 0x89, 0x81), as.u32(tcb::kNotes);  // mov gs:[rcx + notes], rax
   as.mov_reg_gs(kRdx, tcb::kArgument);
   raw(as, 0x65, 0x48, 0x89, 0x91), as.u32(tcb::kNotes + 8);  // mov gs:[rcx + notes + 8], rdx
@@ -444,24 +508,17 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
   code.entries.ret = emit_entry(as, Request::kReturn, false, common);
   code.entries.syscall = emit_entry(as, Request::kSyscall, false, common);
   code.entries.event = emit_entry(as, Request::kEvent, true, common);
-  code.entries.lookup = as.here();
-  as.mov_rcx_gs(tcb::kTarget);
-  as.movzx_ecx_cx();
-  as.mov_rcx_table_rcx8(tables_base + tables::kReturns);
-  as.jrcxz(2);  // over the jmp
-  as.jmp_rcx();
-  as.jmp(code.entries.ret.value());
-  // The address a return has just popped still lies below the stack pointer; signals do not reach
-  // it there (the kernel leaves 128 bytes alone).
-  code.entries.ret_popped = as.here();
-  if (first == nullptr) code.entries.no_landing = code.entries.ret_popped;
-  as.mov_rcx_popped();
-  as.mov_gs_rcx(tcb::kTarget);
-  as.jmp(code.entries.lookup.value());
-  code.entries.ret_pop = as.here();
-  as.pop_rcx();
-  as.mov_gs_rcx(tcb::kTarget);
-  as.jmp(code.entries.lookup.value());
+  if (first == nullptr) {
+    emit_lookup(as, code, tables_base);
+    code.entries.no_landing = code.entries.ret_popped;
+  } else {
+    code.entries.lookup = as.here();
+    as.jmp_slot(first->entries.lookup.value());
+    code.entries.ret_popped = as.here();
+    as.jmp_slot(first->entries.ret_popped.value());
+    code.entries.ret_pop = as.here();
+    as.jmp_slot(first->entries.ret_pop.value());
+  }
   code.end = as.here();
   return code;
 }

@@ -35,7 +35,8 @@
 //
 // A landing is found by a number that stands at the low 32 bits of the return address; it checks
 // nothing as long as no two modules' code is alike in them.  What stands at other addresses, and
-// beside the return addresses, is no number (cache/landing_numbers.h).
+// beside the return addresses, is no number (cache/landing_numbers.h).  Landings that are seldom
+// returned to have none, and are looked up by a hash of the address (cache/landings.h).
 //
 // A comparison is of the low 32 bits as long as no two modules' code is alike in them, and of all
 // 64 otherwise (`Compare`), so no two addresses of code are ever confused.  It goes through jrcxz,
@@ -280,7 +281,7 @@ struct Gateways {
   CacheAddr link, indirect, ret, syscall, event;  // entries of the gateway of this area
   // An indirect jump or call to a target that its site has not seen: noted, or asked for.
   CacheAddr visit, visit_by_call;
-  CacheAddr lookup;      // a return without a number, or to another's landing: tries the chains
+  CacheAddr lookup;      // a return without a number, or to another's landing: looks it up
   CacheAddr ret_pop;     // a return without a number, its address still on the stack
   CacheAddr ret_popped;  // the same, its address popped
   // Where numbers without a landing lead, if returns are jumps: `ret_popped` of the first area.
@@ -404,13 +405,6 @@ void emit_index_dispatch(isa::Assembler& as, const isa::IndexedJump& jump, uint3
 enum class FlagsMatter : uint8_t { kNo, kYes };
 void emit_again(isa::Assembler& as, const Unspilled& jump, FlagsMatter flags);
 
-// A link of a return chain: leads to a landing whose address has been accepted.
-struct LandingStub {
-  CacheAddr entry, mismatch_slot, end;
-};
-LandingStub emit_landing_stub(isa::Assembler& as, uint64_t original, CacheAddr accept,
-                              CacheAddr miss, Compare compare);
-
 // A counted way to a block, for threads whose registers are the program's: from a direct branch
 // that may have to be taken back or leads into the middle of a procedure, or from the monitor.
 struct LinkStub {
@@ -432,6 +426,7 @@ struct GatewayCode {
   CacheAddr monitor_syscall;  // the one for calls that the monitor makes in the target's name
   CacheAddr wake_syscall, wait_syscall;  // those of the mailbox
   CacheAddr noted;  // from here up to the entry behind it, a visit is noted; it goes on at kResume
+  CacheAddr found_return;  // the `ret` of a return that has looked its landing up
   CacheAddr begin, end;
 };
 // `first`: of the first area; null for that one itself.

@@ -1,0 +1,83 @@
+// Landings by a hash of their address: the table of those that returns seldom come to.
+//
+// Problem.  A number that stands at the return address (landing_numbers.h) costs a page of memory
+// for each page of code in which one stands.  Most of these pages are for landings that are hardly
+// ever returned to: of gzip's 45 all but three.
+//
+// Idea.  Such a landing takes 16 bytes in an open hash table, which generated code looks through
+// with the flags and three registers put down (translate/pieces.cpp, `emit_lookup`).  Of each size
+// there is one table, at a place of its own (translate::hashed_place):
+//
+//     256 entries  | 512 entries      | 1024 entries                           | ...
+//      \__ tables begin at as many entries as they have, so the upper bits of an entry's number
+//          say in which table it is, and one word says which table is in use
+//
+// A landing belongs at the place that the hash says, or at one of the next up to the first that is
+// free.  The last eighth of a table is no landing's first place, so nobody looks beyond its end.
+// When three quarters are taken, the next table is filled, then used, and the old one's memory is
+// given back: whoever still looks there finds nothing, and asks.
+//
+// The address of a landing is written after its pointer, and stays in its table; only the pointer
+// changes.  So a thread that reads meanwhile finds the way as it was a moment ago, or as it is, or
+// 0, which means that it has to ask.
+//
+// Not handled: more landings than the largest table has room for.  `add` says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/address.h"
+#include "base/flat_map.h"
+
+namespace tally::engine {
+
+class HashedLandings {
+ public:
+  // `tables`: the monitor's view of the target's.
+  void begin(uint8_t* tables);
+
+  // Leads returns to `original` to `code`, unless they are led already.  False if there is no room.
+  bool add(uint64_t original, CacheAddr code);
+  // Returns to it ask from now on.
+  void remove(uint64_t original);
+  void remove(TargetRange range);
+  // All returns ask from now on, until `release`; but not those to what is added meanwhile.
+  void hold();
+  void release();
+  bool has(uint64_t original) const;
+  // Calls `visit(original, code)` for each on the page of code, by the low 32 bits.
+  void for_each_on_page(uint32_t page, const std::function<void(uint64_t, CacheAddr)>& visit) const;
+  // How many there are.
+  size_t size() const { return led_; }
+
+ private:
+  static constexpr uint32_t kNowhere = 0;
+  static constexpr uint32_t kNone = 0;  // of indexes: they begin with 1
+  struct Landing {
+    uint64_t original = 0;
+    CacheAddr code;              // none: removed
+    uint32_t entry = kNowhere;   // in the table that is in use
+    uint32_t on_page = kNone;    // the next one on the page
+    bool is_held = false;
+  };
+  const Landing* find(uint64_t original) const;
+  Landing& find_or_make(uint64_t original);
+  void remove(Landing& landing);
+  bool is_crowded() const;
+  bool place(Landing& landing);
+  bool grow();
+  void lead(const Landing& landing) const;
+
+  uint8_t* tables_ = nullptr;
+  uint32_t bits_ = 0;
+  std::vector<bool> taken_;  // by entry, less the table's first one
+  uint32_t taken_count_ = 0;
+  size_t led_ = 0;
+  std::vector<Landing> landings_ = {{}};  // the first is nobody's
+  FlatMap<uint32_t> by_original_;         // indexes
+  FlatMap<uint32_t> by_page_;             // of the newest
+};
+
+}  // namespace tally::engine

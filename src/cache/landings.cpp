@@ -1,0 +1,77 @@
+// See landings.h.
+#include "cache/landings.h"
+
+#include <utility>
+#include <vector>
+
+namespace tally::engine {
+
+namespace {
+
+uint32_t page_of(uint64_t original) {
+  return static_cast<uint32_t>(original) >> 12;
+}
+
+}  // namespace
+
+void Landings::begin(uint8_t* tables, translate::Returns form, CacheAddr none, Numbered numbered) {
+  numbers_.begin(tables, form, none);
+  hashed_.begin(tables);
+  numbered_ = numbered;
+}
+
+bool Landings::is_numbered(uint64_t original) const {
+  if (refused_) return false;
+  return numbered_ == Numbered::kAll || pages_.find(page_of(original)) != nullptr;
+}
+
+void Landings::number_page(uint64_t original) {
+  if (refused_ || is_numbered(original)) return;
+  const uint32_t page = page_of(original);
+  pages_.set(page, true);
+  std::vector<std::pair<uint64_t, CacheAddr>> there;
+  hashed_.for_each_on_page(page, [&](uint64_t at, CacheAddr code) { there.emplace_back(at, code); });
+  for (const auto& [at, code] : there) {
+    if (numbers_.add(at, code)) hashed_.remove(at);
+  }
+}
+
+void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
+  if (expected == ReturnsTo::kMany) number_page(original);
+  if (is_numbered(original) && numbers_.add(original, code)) return;
+  if (hashed_.add(original, code)) return;
+  number_page(original);
+  if (is_numbered(original)) numbers_.add(original, code);
+}
+
+void Landings::is_returned_to_often(uint64_t original) {
+  if (hashed_.has(original)) number_page(original);
+}
+
+void Landings::remove(uint64_t original) {
+  numbers_.remove(original);
+  hashed_.remove(original);
+}
+
+void Landings::remove(TargetRange range) {
+  numbers_.remove(range);
+  hashed_.remove(range);
+}
+
+void Landings::hold() {
+  numbers_.hold();
+  hashed_.hold();
+}
+
+void Landings::release() {
+  numbers_.release();
+  hashed_.release();
+}
+
+void Landings::write(const LandingNumbers::Write& write) {
+  if (refused_ || numbers_.write(write)) return;
+  refused_ = true;
+  numbers_.for_each([&](uint64_t original, CacheAddr code) { hashed_.add(original, code); });
+}
+
+}  // namespace tally::engine

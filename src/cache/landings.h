@@ -1,0 +1,80 @@
+// Where returns go: by a number where they are many, by a hash of the address where they are few.
+//
+// Problem.  A number at the return address is the fastest way to a landing (landing_numbers.h), but
+// takes a page of memory for each page of code; an entry of a hash table (hashed_landings.h) takes
+// 16 bytes, and some forty instructions at each return.
+//
+// Idea.  A page of code is *numbered* once returns to it are many, and then all of its landings get
+// numbers.  That is known
+//
+//   from an earlier run    its weights say that a landing will be returned to often, or
+//   from this one          of the returns that look their landing up, one in `kLookups` asks: its
+//                          page is numbered then (tcb::kLookupsLeft).  So a page is numbered after
+//                          that many lookups on the average, whose cost is a few microseconds
+//
+// What can have no number even so (landing_numbers.h) stays in the hash table.
+//
+// Numbers are in memory of the target's own, and are written some time after they are given, all
+// that have come together at once (`write`).  Until then the returns ask.  If they cannot be
+// written, all landings are looked up.
+//
+// Not handled: a landing for which there is neither a number nor room.  Its returns ask each time.
+#pragma once
+
+#include <cstdint>
+
+#include "cache/hashed_landings.h"
+#include "cache/landing_numbers.h"
+
+namespace tally::engine {
+
+// How many returns find their landing by looking it up before the next one asks.
+inline constexpr uint32_t kLookups = 1024;
+
+enum class ReturnsTo : uint8_t {
+  kFew,  // or nothing is known
+  kMany,
+};
+
+class Landings {
+ public:
+  // Whether all pages are numbered, or those that are worth it.
+  enum class Numbered : uint8_t { kAll, kWhereMany };
+
+  // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
+  void begin(uint8_t* tables, translate::Returns form, CacheAddr none, Numbered numbered);
+  void pair() { numbers_.pair(); }
+
+  // Leads returns to `original` to `code`, unless they are led already.
+  void add(uint64_t original, CacheAddr code, ReturnsTo expected);
+  // So many returns to it have been looked up that its page is to be numbered.
+  void is_returned_to_often(uint64_t original);
+  void remove(uint64_t original);
+  void remove(TargetRange range);
+  // All returns ask from now on, until `release`.
+  void hold();
+  void release();
+  bool has(uint64_t original) const { return numbers_.has(original) || hashed_.has(original); }
+  bool is_anothers(uint64_t original) const { return numbers_.is_anothers(original); }
+
+  // Writes the numbers that have been given since the last time.
+  void write(const LandingNumbers::Write& write);
+
+  // Those without a number; pages of the target's memory with numbers; and whether these could not
+  // be written.
+  size_t hashed() const { return hashed_.size(); }
+  size_t pages_written() const { return numbers_.pages_written(); }
+  bool is_refused() const { return refused_; }
+
+ private:
+  bool is_numbered(uint64_t original) const;
+  void number_page(uint64_t original);
+
+  LandingNumbers numbers_;
+  HashedLandings hashed_;
+  Numbered numbered_ = Numbered::kWhereMany;
+  bool refused_ = false;
+  FlatMap<bool> pages_;  // that are numbered, by the low 32 bits
+};
+
+}  // namespace tally::engine
