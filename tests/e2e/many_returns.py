@@ -42,7 +42,8 @@ ALONE = dict(os.environ, TALLY_CACHE="")
 
 for kind, *flags in (("small",), ("large", "-DLARGE")):
     program = compile_c(kind, SOURCE, f"-DROUNDS={ROUNDS}", *flags)
-    for options in ((), ("--no-opt=low32",), ("--no-opt=recall,joins",)):
+    for options in ((), ("--no-opt=sparse",), ("--no-opt=sparse", "--no-opt=low32"),
+                    ("--no-opt=recall,joins",)):
         what = f"{kind} {options}"
         done = accepted(["profile", "-o", path("many.tally"), *options, "--", program], what,
                         env=ALONE)
@@ -50,12 +51,15 @@ for kind, *flags in (("small",), ("large", "-DLARGE")):
             complain(f"{what}: {done.stdout!r}, {done.stderr!r}")
         dump = accepted(["dump", "profile", path("many.tally"), "--format=json"], what).stdout
         facts = {fact["name"]: fact["value"] for fact in json.loads(dump)["run"]}
-        # Too close together is at least one of three in each procedure; beyond that, small
-        # programs have no more numbers than NUMBERS.
-        chained = int(facts["landings_chained"])
+        # Where all are numbered: too close together is at least one of three in each procedure;
+        # beyond that, small programs have no more numbers than NUMBERS.  Else hardly any returns
+        # are many enough.
+        hashed = int(facts["landings_hashed"])
         without = max(2500, SITES - NUMBERS if kind == "small" else 0)
-        if not without <= chained <= without + 3 * 2500:
-            complain(f"{what}: {chained} landings in chains")
+        least, most = (without, without + 3 * 2500) if "--no-opt=sparse" in options else \
+                      (SITES // 2, SITES + 3 * 2500)
+        if not least <= hashed <= most:
+            complain(f"{what}: {hashed} landings are looked up by a hash")
         listing = accepted(["dump", "instructions", path("many.tally")], what).stdout
         counts = {}
         for row in csv.DictReader(io.StringIO(listing.decode())):

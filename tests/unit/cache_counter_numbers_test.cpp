@@ -82,11 +82,12 @@ TEST(ExpectedOfCounters, GoesByTheStepOfTheEdgeOrOfTheBlocksEdges) {
   plan.edge_counter = {2, 3};
   const uint8_t often_and_never[] = {255, 0};
   // A million: heaviest_bits is 20.
-  const std::vector<Expected> expected =
-      engine::expected_of_counters(procedure, plan, 4, often_and_never, 20);
+  const engine::ExpectedCounts expected =
+      engine::expected_counts(procedure, plan, 4, often_and_never, 20);
   const std::vector<Expected> wanted = {Expected::kIdle, Expected::kBusy, Expected::kBusy,
                                         Expected::kIdle};
-  EXPECT_EQ(expected, wanted);
+  EXPECT_EQ(expected.counters, wanted);
+  EXPECT_EQ(expected.busy_blocks, (std::vector{true, true, false}));
 }
 
 TEST(ExpectedOfCounters, IsBusyFromACountOn) {
@@ -101,7 +102,7 @@ TEST(ExpectedOfCounters, IsBusyFromACountOn) {
                                            {13u, 255, Expected::kSome},
                                            {13u, 1, Expected::kSome}}) {
     const uint8_t steps[] = {255, static_cast<uint8_t>(step)};
-    EXPECT_EQ(engine::expected_of_counters(procedure, plan, 2, steps, bits)[1], wanted)
+    EXPECT_EQ(engine::expected_counts(procedure, plan, 2, steps, bits).counters[1], wanted)
         << bits << " bits, step " << step;
   }
 }
@@ -111,8 +112,10 @@ TEST(ExpectedOfCounters, ABlockWithoutEdgesRunsAsOftenAsItsProcedure) {
   procedure.blocks.resize(1);
   translate::Plan plan;
   plan.block_counter = {0};
-  EXPECT_EQ(engine::expected_of_counters(procedure, plan, 1, {}, 20)[0], Expected::kBusy);
-  EXPECT_EQ(engine::expected_of_counters(procedure, plan, 1, {}, 3)[0], Expected::kSome);
+  EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 20).counters[0], Expected::kBusy);
+  EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 20).busy_blocks, std::vector{true});
+  EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 3).counters[0], Expected::kSome);
+  EXPECT_TRUE(engine::expected_counts(procedure, plan, 1, {}, 3).busy_blocks.empty());
 }
 
 }  // namespace

@@ -2,13 +2,13 @@
 // known is gone to and noted down, all else is asked for, and nobody sees that it was looked up.
 #include <gtest/gtest.h>
 
-#include <sys/mman.h>
-
 #include <cstring>
 #include <vector>
 
+#include "cache/hashed_landings.h"
 #include "cache/known_targets.h"
 #include "executable_memory.h"
+#include "low_tables.h"
 #include "thread_block.h"
 #include "translate/layout.h"
 #include "translate/unit.h"
@@ -22,27 +22,6 @@ constexpr uint64_t kSite = 4711;
 constexpr size_t kKnownCode = 0x8000, kAskingCode = 0x9000, kGateway = 0x1000;
 constexpr uint32_t kReturnAddress = 0x2468;  // of the calls that are looked up
 enum Where : uint8_t { kThere = 1, kAsked = 2 };
-
-// Tables as a target has them, as far as return addresses below 64 KB go.
-class Tables {
- public:
-  Tables() {
-    memory_ = mmap(nullptr, kSizeBytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT | MAP_NORESERVE, -1, 0);
-  }
-  ~Tables() {
-    if (ok()) munmap(memory_, kSizeBytes);
-  }
-  Tables(const Tables&) = delete;
-  Tables& operator=(const Tables&) = delete;
-  bool ok() const { return memory_ != MAP_FAILED; }
-  uint8_t* begin() const { return static_cast<uint8_t*>(memory_); }
-  uint32_t base() const { return static_cast<uint32_t>(reinterpret_cast<uint64_t>(memory_)); }
-
- private:
-  static constexpr size_t kSizeBytes = tables::kLandingNumbers + (64 << 10) + 4096;
-  void* memory_;
-};
 
 class Visits : public testing::Test {
  protected:
@@ -64,6 +43,7 @@ class Visits : public testing::Test {
     emit_way(0, gateway_.entries.visit);
     emit_way(256, gateway_.entries.visit_by_call);
     known_.begin(tables_.begin(), 0);
+    engine::HashedLandings().begin(tables_.begin());
   }
 
   void emit_way(size_t at, CacheAddr entry) {
@@ -142,6 +122,16 @@ TEST_F(Visits, ACallNeedsALandingFirst) {
   known_.add(target_, {}, code_.address(kKnownCode));
   EXPECT_EQ(go(true, target_.value()), kAsked);
   has_landing();
+  EXPECT_EQ(go(true, target_.value()), kThere);
+}
+
+TEST_F(Visits, ALandingMayBeAmongTheHashedOnes) {
+  known_.add(target_, {}, code_.address(kKnownCode));
+  engine::HashedLandings hashed;
+  hashed.begin(tables_.begin());
+  ASSERT_TRUE(hashed.add(kReturnAddress + 1, code_.address(kKnownCode)));
+  EXPECT_EQ(go(true, target_.value()), kAsked);
+  ASSERT_TRUE(hashed.add(kReturnAddress, code_.address(kKnownCode)));
   EXPECT_EQ(go(true, target_.value()), kThere);
 }
 

@@ -1,0 +1,194 @@
+// Which landings have numbers, and which are looked up: where returns to all of them lead, in the
+// order in which they come, are returned to often, are removed, and cannot be written.
+#include "cache/landings.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <span>
+
+#include "translate/layout.h"
+
+namespace {
+
+using namespace tally;
+using engine::Landings;
+using engine::ReturnsTo;
+using translate::Returns;
+namespace tables = translate::tables;
+
+constexpr uint64_t kNone = 0x7f00deadbeef, kAsks = 0;
+
+// Shared as the target's tables are, so that memory can be given back.
+class LandingsTest : public testing::Test {
+ protected:
+  void SetUp() override { begin(Landings::Numbered::kWhereMany); }
+  void begin(Landings::Numbered numbered) {
+    TearDown();
+    void* memory = mmap(nullptr, tables::kSizeBytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    tables_ = static_cast<uint8_t*>(memory);
+    landings_ = Landings();
+    landings_.begin(tables_, Returns::kJump, CacheAddr(kNone), numbered);
+  }
+  void TearDown() override {
+    if (tables_ != nullptr) munmap(tables_, tables::kSizeBytes);
+    tables_ = nullptr;
+  }
+
+  template <class T>
+  T read(uint64_t at) const {
+    T value{};
+    std::memcpy(&value, tables_ + at, sizeof value);
+    return value;
+  }
+  void write(bool works = true) {
+    landings_.write([&](uint64_t at, std::span<const uint8_t> bytes) {
+      if (!works) return false;
+      std::memcpy(tables_ + tables::kLandingNumbers + at, bytes.data(), bytes.size());
+      return true;
+    });
+  }
+  // Where a return goes by its number; kNone if it looks for its landing.
+  uint64_t by_number(uint64_t original) const {
+    const auto number = read<uint16_t>(tables::kLandingNumbers + (original & 0xffffffff));
+    return read<uint64_t>(tables::kLandings + 8 * uint64_t{number});
+  }
+  // As generated code does it.
+  uint64_t by_hash(uint64_t original) const {
+    const uint32_t bits = 31 - read<uint32_t>(tables::kHashedShift);
+    for (uint64_t entry = translate::hashed_place(original, bits);; ++entry) {
+      const uint64_t at = tables::kHashedLandings + tables::kHashedBytes * entry;
+      const auto there = read<uint64_t>(at);
+      if (there == original) return read<uint64_t>(at + 8);
+      if (there == 0) return kAsks;
+    }
+  }
+  uint64_t way(uint64_t original) const {
+    const uint64_t numbered = by_number(original);
+    return numbered == kNone ? by_hash(original) : numbered;
+  }
+
+  uint8_t* tables_ = nullptr;
+  Landings landings_;
+};
+
+TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kFew);
+  landings_.add(0x402010, CacheAddr(0x30), ReturnsTo::kFew);
+  write();
+  EXPECT_EQ(landings_.pages_written(), 0u);
+  EXPECT_EQ(landings_.hashed(), 3u);
+  for (const uint64_t at : {0x401010, 0x401020, 0x402010}) EXPECT_EQ(by_number(at), kNone);
+  EXPECT_EQ(by_hash(0x401020), 0x20u);
+
+  landings_.is_returned_to_often(0x401020);
+  EXPECT_EQ(way(0x401020), kAsks);  // not yet written
+  write();
+  EXPECT_EQ(by_number(0x401010), 0x10u);
+  EXPECT_EQ(by_number(0x401020), 0x20u);
+  EXPECT_EQ(by_number(0x402010), kNone);
+  EXPECT_EQ(landings_.hashed(), 1u);
+  EXPECT_EQ(landings_.pages_written(), 1u);
+  // What comes later to that page gets its number at once.
+  landings_.add(0x401030, CacheAddr(0x40), ReturnsTo::kFew);
+  // Too close to another for one.
+  landings_.add(0x401031, CacheAddr(0x50), ReturnsTo::kFew);
+  landings_.add(0x403000, CacheAddr(0x60), ReturnsTo::kMany);
+  write();
+  EXPECT_EQ(by_number(0x401030), 0x40u);
+  EXPECT_EQ(by_number(0x401031), kNone);
+  EXPECT_EQ(by_hash(0x401031), 0x50u);
+  EXPECT_EQ(by_number(0x403000), 0x60u);
+  EXPECT_EQ(landings_.pages_written(), 2u);
+}
+
+TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
+  landings_.is_returned_to_often(0x401014);
+  write();
+  EXPECT_EQ(landings_.pages_written(), 0u);
+}
+
+TEST_F(LandingsTest, AllAreNumberedIfThatIsAsked) {
+  begin(Landings::Numbered::kAll);
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
+  write();
+  EXPECT_EQ(by_number(0x401010), 0x10u);
+  EXPECT_EQ(landings_.hashed(), 0u);
+}
+
+TEST_F(LandingsTest, WhereNumbersCannotBeWrittenAllAreLookedUp) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kMany);
+  write();
+  landings_.add(0x402010, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.hold();
+  write(false);
+  EXPECT_TRUE(landings_.is_refused());
+  landings_.release();
+  EXPECT_EQ(way(0x401010), 0x10u);
+  EXPECT_EQ(way(0x402010), 0x20u);
+  landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMany);
+  EXPECT_EQ(way(0x402020), 0x30u);
+  landings_.remove(0x402010);
+  landings_.remove(0x401010);
+  EXPECT_EQ(way(0x402010), kAsks);
+  EXPECT_EQ(way(0x401010), kAsks);
+}
+
+TEST_F(LandingsTest, LeadWhereTheyWereToldWhateverHappens) {
+  std::mt19937 random(3);
+  for (const bool may_fail : {false, true}) {
+    begin(Landings::Numbered::kWhereMany);
+    std::map<uint64_t, uint64_t> led;
+    std::set<uint64_t> seen;
+    bool held = false;
+    for (uint32_t round = 0; round < 60000; ++round) {
+      const uint64_t at = 0x400000 + 3 * (random() % 40000);
+      seen.insert(at);
+      switch (random() % 8) {
+        case 0:
+          landings_.remove(at);
+          led.erase(at);
+          break;
+        case 1:
+          landings_.is_returned_to_often(0x400000 + 3 * (random() % 2000));
+          break;
+        default: {
+          const bool many = random() % 64 == 0 && at < 0x404000;
+          landings_.add(at, CacheAddr(at * 16), many ? ReturnsTo::kMany : ReturnsTo::kFew);
+          led.emplace(at, at * 16);
+        }
+      }
+      if (random() % 512 == 0) {
+        held ? landings_.release() : landings_.hold();
+        held = !held;
+      }
+      write(!may_fail || round < 30000);
+    }
+    if (held) landings_.release();
+    EXPECT_EQ(landings_.is_refused(), may_fail);
+    for (const uint64_t at : seen) {
+      const auto known = led.find(at);
+      ASSERT_EQ(landings_.has(at), known != led.end()) << at;
+      ASSERT_EQ(way(at), known == led.end() ? kAsks : known->second) << at;
+    }
+    EXPECT_GT(landings_.pages_written(), 3u);
+    EXPECT_GT(landings_.hashed(), 10000u);
+    const TargetRange gone{TargetAddr(0x400000), TargetAddr(0x408000)};
+    landings_.remove(gone);
+    for (const uint64_t at : seen) {
+      if (gone.contains(TargetAddr(at))) {
+        ASSERT_EQ(way(at), kAsks) << at;
+      }
+    }
+  }
+}
+
+}  // namespace
