@@ -293,6 +293,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
 void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.plan = known.plan;
   unit.busy_blocks = known.expected.busy_blocks;
+  unit.idle_edges = known.expected.idle_edges;
   std::vector<int32_t> numbers(known.counters);
   for (uint32_t i = 0; i < known.counters; ++i) {
     const std::vector<Expected>& each = known.expected.counters;
@@ -321,13 +322,16 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   unit.first_site = static_cast<uint32_t>(sites_.size());
   unit.first_syscall = static_cast<uint32_t>(syscalls_.size());
   unit.first_block = next_block_;
+  unit.first_edge = next_edge_;
   unit.first_check = static_cast<uint32_t>(checks_.size());
   EmitRequest request = emit_request(unit, procedure, area);
   request.defer = may_defer(unit) && unit.confirmed;
   if (defers_always_ && may_defer(unit)) {
     leave_entry_alone_in_body(procedure, unit.plan);
+    unit.idle_edges.assign(procedure.edges.size(), 1);
     request.defer = true;
   }
+  request.idle_edges = unit.idle_edges;
   isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
                      area.base + area.used_bytes);
   const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
@@ -340,8 +344,10 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   if (!unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
   if (!unit.code.is_whole) stats_.deferred += unit.plan.order.size() - unit.plan.in_body;
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
+  std::vector<uint8_t>().swap(unit.idle_edges);
   // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
   next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
+  next_edge_ += static_cast<uint32_t>(unit.procedure.edges.size());
   area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
   area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
   note_resumes(unit.code);
@@ -382,6 +388,7 @@ EmitRequest CodeCache::emit_request(const Unit& unit, const cfg::Procedure& proc
   request.checked = unit.checked;
   request.first_check_event = kStaleEventBase + unit.first_check;
   request.first_wait_event = kWaitEventBase + unit.first_block;
+  request.first_edge_wait_event = kEdgeWaitEventBase + unit.first_edge;
   return request;
 }
 
@@ -597,6 +604,23 @@ BlockRef CodeCache::global_block(uint32_t id) const {
   CHECK(it != units_.begin()) << "no unit has block " << id;
   const Unit& unit = **(it - 1);
   return {unit.id, id - unit.first_block};
+}
+
+CodeCache::EdgeRef CodeCache::global_edge(uint32_t id) const {
+  auto it = std::upper_bound(
+      units_.begin(), units_.end(), id,
+      [](uint32_t value, const std::unique_ptr<Unit>& u) { return value < u->first_edge; });
+  CHECK(it != units_.begin()) << "no unit has edge " << id;
+  const Unit& unit = **(it - 1);
+  return {unit.id, id - unit.first_edge};
+}
+
+BlockRef CodeCache::from_of(EdgeRef ref) const {
+  return {ref.unit, units_[ref.unit]->procedure.edges[ref.edge].from};
+}
+
+TargetAddr CodeCache::target_of(EdgeRef ref) const {
+  return address_of({ref.unit, units_[ref.unit]->procedure.edges[ref.edge].to});
 }
 
 }  // namespace tally::engine

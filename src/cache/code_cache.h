@@ -190,6 +190,8 @@ class CodeCache : public Translated {
   Result<CacheAddr> take_link(uint32_t link);
   Result<CacheAddr> take_indirect(uint32_t site, TargetAddr target);
   Result<CacheAddr> take_return(TargetAddr target);
+  // For an edge whose stub had been left out, by its number (global_edge).
+  Result<CacheAddr> take_edge_wait(uint32_t edge);
   // For a block that had been left out, by its number (global_block).
   Result<CacheAddr> take_wait(uint32_t block);
   // Translates what is sure to be asked for after what the last answers have translated, and what
@@ -329,11 +331,18 @@ class CodeCache : public Translated {
     return unit.module->to_target(unit.code.links[links_[id].second].target);
   }
   BlockRef global_block(uint32_t id) const;  // by Unit::first_block
+  struct EdgeRef {
+    uint32_t unit = 0, edge = 0;
+  };
+  EdgeRef global_edge(uint32_t id) const;  // by Unit::first_edge
+  BlockRef from_of(EdgeRef ref) const;
+  TargetAddr target_of(EdgeRef ref) const;  // of one inside its unit
   const CacheStats& stats() const { return stats_; }
 
   static constexpr uint32_t kStaleEventBase = 0x20000000;
   static constexpr uint32_t kUnsupportedEventBase = 0x40000000;
   static constexpr uint32_t kWaitEventBase = 0x60000000;
+  static constexpr uint32_t kEdgeWaitEventBase = 0x70000000;
 
  private:
   struct Bounds {
@@ -561,6 +570,7 @@ class CodeCache : public Translated {
   std::unordered_map<uint32_t, std::vector<Shortcut>> shortcuts_;  // by the linkage stub's site
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;
+  uint32_t next_edge_ = 0;
   CacheStats stats_;
 };
 

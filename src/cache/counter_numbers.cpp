@@ -83,7 +83,9 @@ ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate:
     const int32_t counter = plan.block_counter[b];
     if (counter != translate::kNoCounter) result.counters[static_cast<size_t>(counter)] = expected;
   }
+  result.idle_edges.resize(procedure.edges.size());
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    result.idle_edges[e] = steps[e] == 0;
     const int32_t counter = plan.edge_counter[e];
     if (counter != translate::kNoCounter) {
       result.counters[static_cast<size_t>(counter)] = of_step(steps[e]);

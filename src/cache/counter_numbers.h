@@ -64,6 +64,7 @@ class CounterNumbers {
 struct ExpectedCounts {
   std::vector<Expected> counters;  // by their numbers in the plan; empty: nothing is known
   std::vector<bool> busy_blocks;   // empty: none is
+  std::vector<uint8_t> idle_edges;  // by edge, not 0: it never ran; empty: nothing is known
 };
 
 // What to expect of a procedure's blocks and of its counters, of which there are `counters`: from

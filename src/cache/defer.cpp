@@ -13,6 +13,10 @@
 //     body:  A: ...; jz C'      C':  ask for block C      becomes   C':  jmp C
 //            B: ...; ret
 //
+// Counters of such units are mostly on edges that never ran, since there they cost nothing.  Where
+// such an edge jumps, its stub (an increment and a jump) is left out in the same way, and made with
+// the rest.
+//
 // Blocks are known by their addresses all the time, so other ways to them (an indirect branch, a
 // handler's return, an arrival) end in `resolve`, which has the rest made.
 //
@@ -90,7 +94,9 @@ void CodeCache::register_rest(const Unit& unit, uint32_t old_links) {
   }
   // Last of all: from now on threads get there.
   for (const UnitCode::Wait& wait : code.waits) {
-    put_jmp(code.address(wait.offset) + 1, unit.label(wait.block));
+    const bool is_edge = wait.edge != UnitCode::Wait::kNone;
+    put_jmp(code.address(wait.offset) + 1,
+            is_edge ? code.address(wait.edge_stub) : unit.label(wait.block));
   }
 }
 
@@ -109,6 +115,17 @@ Result<CacheAddr> CodeCache::take_wait(uint32_t block) {
   const BlockRef ref = global_block(block);
   TRY(give_code(ref));
   return units_[ref.unit]->label(ref.block);
+}
+
+// The edge is counted from there on.
+Result<CacheAddr> CodeCache::take_edge_wait(uint32_t edge) {
+  TRY(check_room());
+  const EdgeRef ref = global_edge(edge);
+  Unit& unit = *units_[ref.unit];
+  if (!unit.code.is_whole) TRY(emit_rest(unit));
+  const auto wait = std::ranges::find(unit.code.waits, ref.edge, &UnitCode::Wait::edge);
+  CHECK(wait != unit.code.waits.end()) << "nobody waits at edge " << ref.edge;
+  return unit.code.address(wait->edge_stub);
 }
 
 }  // namespace tally::engine

@@ -475,7 +475,7 @@ void CodeCache::compare_always(uint32_t site_id) {
   const CacheAddr old_field = state.site.field;
   state.site.miss_stub = emit_piece(area, record, [&](auto& as) {
     const CacheAddr begin = as.here();
-    as.mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(site_id));
+    as.mov_gs32_imm(tcb::kArgument, site_id);
     const Gateways& ways = area.gateway.entries;
     as.jmp((state.site.call ? ways.visit_by_call : ways.visit).value());
     return begin;

@@ -40,7 +40,8 @@ struct Unit {
   translate::Plan plan;
   translate::UnitCode code;
   profile::Provenance provenance = profile::Provenance::kFlow;
-  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_check = 0;
+  uint32_t first_link = 0, first_site = 0, first_syscall = 0, first_block = 0, first_edge = 0;
+  uint32_t first_check = 0;
   // See generated.h.
   bool replaceable = false;  // the program may replace this code
   bool open_calls = false;   // its calls have a second way out (cfg::DiscoverRequest)
@@ -72,6 +73,7 @@ struct Unit {
   bool recalled = false;   // ... by an earlier run
   bool weighed = false;    // its counters lie by measured weights
   bool confirmed = false;  // see edge_weights.h
+  std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
   std::vector<bool> busy_blocks;  // that have run often in an earlier run (counter_numbers.h)
 
   LinkAddr address_of(uint32_t block) const {

@@ -29,8 +29,11 @@ struct ImageRun::Leaver {
 
 namespace {
 
-bool is_ours(const tracee::Mapping& m) {
-  return m.shared && m.path.starts_with("/memfd:tally");
+// The numbers of landings, in the middle of the tables, are the target's own memory.
+bool is_ours(const tracee::Mapping& m, const Region& region) {
+  if (m.shared && m.path.starts_with("/memfd:tally")) return true;
+  const TargetAddr tables(region.tables_base());
+  return TargetRange{tables, tables + tables::kSizeBytes}.contains(m.range.begin);
 }
 
 }  // namespace
@@ -63,7 +66,7 @@ Result<std::optional<Event>> ImageRun::bring_all_out(std::vector<Leaver>& leaver
 Status ImageRun::go_native(const RemoteCall& call) {
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process_->mappings());
   for (const tracee::Mapping& m : mappings) {
-    if (is_ours(m) || m.executable) continue;
+    if (is_ours(m, region_) || m.executable) continue;
     for (const auto& module : modules_.all()) {
       if (module->gone) continue;
       for (const TargetRange& r : module->executable) {
@@ -91,7 +94,7 @@ Status ImageRun::remove_region(pid_t tid) {
   TRY(find_syscall_insn(mappings));
   const RemoteCall call = remote_call_by(tid);
   for (const tracee::Mapping& m : mappings) {
-    if (!is_ours(m)) continue;
+    if (!is_ours(m, region_)) continue;
     TRY_ASSIGN(const int64_t result,
                call(SYS_munmap, {m.range.begin.value(), m.range.size_bytes()}));
     if (result != 0) {

@@ -305,6 +305,9 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   if (argument >= CodeCache::kStaleEventBase && argument < CodeCache::kUnsupportedEventBase) {
     return answer_check(slot, argument - CodeCache::kStaleEventBase);
   }
+  if (argument >= CodeCache::kEdgeWaitEventBase) {
+    return cache_.take_edge_wait(argument - CodeCache::kEdgeWaitEventBase);
+  }
   if (argument >= CodeCache::kWaitEventBase) {
     return cache_.take_wait(argument - CodeCache::kWaitEventBase);
   }

@@ -48,6 +48,10 @@ Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user
     case Request::kEvent:
       break;
   }
+  if (argument >= CodeCache::kEdgeWaitEventBase) {
+    r.rip = cache_.target_of(cache_.global_edge(argument - CodeCache::kEdgeWaitEventBase)).value();
+    return r;
+  }
   const bool waits = argument >= CodeCache::kWaitEventBase;
   if (argument >= CodeCache::kUnsupportedEventBase && !waits) {
     const BlockRef ref = cache_.global_block(argument - CodeCache::kUnsupportedEventBase);

@@ -43,10 +43,6 @@ class Assembler {
   void mov_ecx_gs(uint32_t d) { gs_form(0, 0x8b, 1, d); }
   void mov_gs_reg(uint32_t d, unsigned reg) { gs_form(rex_w(reg), 0x89, reg & 7, d); }
   void mov_reg_gs(unsigned reg, uint32_t d) { gs_form(rex_w(reg), 0x8b, reg & 7, d); }
-  void mov_gs64_imm(uint32_t d, int32_t imm) {
-    gs_form(0x48, 0xc7, 0, d);
-    u32(static_cast<uint32_t>(imm));
-  }
   void mov_gs32_imm(uint32_t d, uint32_t imm) {
     gs_form(0, 0xc7, 0, d);
     u32(imm);

@@ -288,6 +288,9 @@ Position Ledger::locate_request(Request request, uint32_t slot) {
         const Unit& unit = cache_.unit(event.unit);
         p.block_counted = p.block_counted || unit.code.blocks[event.block].probe_insn <= event.insn;
         return p;
+      } else if (argument >= CodeCache::kEdgeWaitEventBase) {
+        const uint32_t edge = argument - CodeCache::kEdgeWaitEventBase;
+        return at_end_of(cache_.from_of(cache_.global_edge(edge)));
       } else if (argument >= CodeCache::kWaitEventBase) {
         return at_start_of(cache_.global_block(argument - CodeCache::kWaitEventBase));
       } else {
@@ -337,6 +340,8 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
         return at_check(unit.first_check + mark.index);
       case Mark::Kind::kWait:
         return at_start_of({unit.id, mark.index});
+      case Mark::Kind::kEdgeWait:
+        return at_end_of({unit.id, unit.procedure.edges[mark.index].from});
     }
     return {};
   }

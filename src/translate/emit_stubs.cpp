@@ -27,6 +27,7 @@ void UnitEmitter::emit_rest(UnitCode& code) {
   code_.rest_begin = at();
   for (size_t i = before; i < code_.order.size(); ++i) emit_block(code_.order[i]);
   finish_part(code_.rest);
+  emit_late_edge_stubs();
   emit_cold();
   apply_fixups();
   CHECK(!cold_.overflowed()) << "the rest of a unit is longer than its bound";
@@ -70,17 +71,56 @@ void UnitEmitter::list_ways_out(BlockIndex b) {
   }
 }
 
+// A counter that never counts is mostly on an edge that never ran.
+bool UnitEmitter::leaves_out(const Edge& edge) const {
+  const auto index = static_cast<size_t>(&edge - procedure_.edges.data());
+  return leaves_edges_out_ && edge.to != cfg::kExitBlock && request_.idle_edges[index] != 0;
+}
+
+void UnitEmitter::emit_wait(Mark::Kind kind, const UnitCode::Wait& wait, uint32_t event) {
+  as_->align_patch_jmp();
+  mark(kind, kind == Mark::Kind::kWait ? wait.block : wait.edge);
+  code_.waits.push_back(wait);
+  code_.waits.back().offset = at();
+  emit_ask(event, request_.gateways.event);
+}
+
+// Of stubs that ask one behind the other, most go by the jump of one in front of them.
+void UnitEmitter::emit_ask(uint32_t argument, CacheAddr gateway) {
+  constexpr uint64_t kShortJumpBytes = 2, kShortDistanceMax = 128;
+  as_->mov_gs32_imm(tcb::kArgument, argument);
+  const uint64_t behind = as_->here().value() + kShortJumpBytes;
+  if (last_ask_.gateway == gateway && last_ask_.part == as_ &&
+      behind - last_ask_.jump <= kShortDistanceMax) {
+    as_->u8(0xeb);
+    as_->u8(static_cast<uint8_t>(last_ask_.jump - behind));
+    return;
+  }
+  last_ask_ = {as_, gateway, as_->here().value()};
+  as_->jmp(gateway.value());
+}
+
 void UnitEmitter::emit_waits() {
+  for (const TakenEdge& taken : idle_edges_) {
+    UnitCode::Wait wait;
+    wait.edge = taken.edge;
+    emit_wait(Mark::Kind::kEdgeWait, wait, request_.first_edge_wait_event + taken.edge);
+    taken.field.point_to(code_.address(code_.waits.back().offset).value());
+  }
   wait_at_.assign(code_.blocks.size(), BlockCode::kNone);
   for (const Fixup& fixup : fixups_) {
     const BlockIndex b = fixup.block;
     if (code_.blocks[b].exists() || wait_at_[b] != BlockCode::kNone) continue;
-    as_->align_patch_jmp();
-    mark(Mark::Kind::kWait, b);
-    wait_at_[b] = at();
-    code_.waits.push_back({at(), b});
-    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_wait_event + b));
-    as_->jmp(request_.gateways.event.value());
+    UnitCode::Wait wait;
+    wait.block = b;
+    emit_wait(Mark::Kind::kWait, wait, request_.first_wait_event + b);
+    wait_at_[b] = code_.waits.back().offset;
+  }
+}
+
+void UnitEmitter::emit_late_edge_stubs() {
+  for (UnitCode::Wait& wait : code_.waits) {
+    if (wait.edge != UnitCode::Wait::kNone) wait.edge_stub = emit_edge_stub(wait.edge);
   }
 }
 
@@ -106,15 +146,24 @@ void UnitEmitter::emit_thunks() {
   thunks_.clear();
 }
 
+uint32_t UnitEmitter::emit_edge_stub(uint32_t edge_index) {
+  const Edge& edge = procedure_.edges[edge_index];
+  const uint32_t begin = at();
+  mark(Mark::Kind::kEdgeStub, edge_index);
+  const size_t own_mark = code_.marks.size() - 1;
+  code_.marks[own_mark].counted_offset = emit_count(plan_.edge_counter[edge_index], live_into(edge));
+  emit_jump_along(edge.from, edge_index, false);
+  return begin;
+}
+
 void UnitEmitter::emit_edge_stubs() {
   for (const TakenEdge& taken : taken_edges_) {
-    const Edge& edge = procedure_.edges[taken.edge];
-    mark(Mark::Kind::kEdgeStub, taken.edge);
-    const size_t own_mark = code_.marks.size() - 1;
+    if (leaves_out(procedure_.edges[taken.edge])) {
+      idle_edges_.push_back(taken);
+      continue;
+    }
     taken.field.point_to(as_->here().value());
-    code_.marks[own_mark].counted_offset =
-        emit_count(plan_.edge_counter[taken.edge], live_into(edge));
-    emit_jump_along(edge.from, taken.edge, false);
+    emit_edge_stub(taken.edge);
   }
   taken_edges_.clear();
 }
@@ -124,9 +173,7 @@ void UnitEmitter::emit_cold() {
     mark(Mark::Kind::kLinkStub, cold_links_[i].link);
     cold_links_[i].field.point_to(as_->here().value());
     code_.links[cold_links_[i].link].miss_stub = as_->here();
-    as_->mov_gs64_imm(tcb::kArgument,
-                      static_cast<int32_t>(request_.first_link + cold_links_[i].link));
-    as_->jmp(request_.gateways.link.value());
+    emit_ask(request_.first_link + cold_links_[i].link, request_.gateways.link);
   }
   for (const auto& [field, i] : site_fields_) {
     mark(Mark::Kind::kSiteMiss, i);
@@ -137,23 +184,19 @@ void UnitEmitter::emit_cold() {
       as_->mov_gs_rcx(tcb::kSpillRcx);
     }
     if (const auto& slot = code_.sites[i].slot) emit_load_slot(*as_, *slot);
-    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_site + i));
     const Gateways& ways = request_.gateways;
-    as_->jmp((code_.sites[i].call ? ways.visit_by_call : ways.visit).value());
+    emit_ask(request_.first_site + i, code_.sites[i].call ? ways.visit_by_call : ways.visit);
   }
   for (const auto& [field, i] : syscall_fields_) {
     mark(Mark::Kind::kSyscallStub, i);
     field.point_to(as_->here().value());
-    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(request_.first_syscall + i));
-    as_->jmp(request_.gateways.syscall.value());
+    emit_ask(request_.first_syscall + i, request_.gateways.syscall);
   }
   for (const ColdCheck& cold : cold_checks_) {
     mark(Mark::Kind::kStaleStub, cold.check);
     for (const Field& field : cold.fields) field.point_to(as_->here().value());
     as_->mov_rcx_gs(tcb::kSpillProbe);
-    as_->mov_gs64_imm(tcb::kArgument,
-                      static_cast<int32_t>(request_.first_check_event + cold.check));
-    as_->jmp(request_.gateways.event.value());
+    emit_ask(request_.first_check_event + cold.check, request_.gateways.event);
   }
 }
 

@@ -16,6 +16,7 @@ UnitCode UnitEmitter::emit() {
   const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
   const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
   code_.order = plan_.order;
+  leaves_edges_out_ = request_.defer && in_body < count && !request_.idle_edges.empty();
   emit_part(0, in_body, code_.body);
   code_.body_bytes = at();
   as_ = &cold_;
@@ -558,7 +559,8 @@ size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code) {
   for (size_t b = 0; b < code.blocks.size(); ++b) {
     if (!code.blocks[b].exists()) bound += block_bound_bytes(procedure.blocks[b]);
   }
-  return bound;
+  constexpr size_t kEdgeStubBytesMax = 64;
+  return bound + kEdgeStubBytesMax * code.waits.size();
 }
 
 }  // namespace tally::translate

@@ -20,7 +20,8 @@ namespace tally::translate {
 // ---- thread block (gs:offset) ------------------------------------------------------------------
 namespace tcb {
 inline constexpr uint32_t kSelf = 0x00;       // address of this block in the target
-inline constexpr uint32_t kArgument = 0x18;   // what the request is about (link, site, event)
+inline constexpr uint32_t kArgument = 0x18;   // u32: what the request is about (link, site, event);
+                                              // the four bytes behind it stay 0
 inline constexpr uint32_t kState = 0x20;      // u32 MailboxState
 inline constexpr uint32_t kRequest = 0x24;    // u32 Request
 inline constexpr uint32_t kAction = 0x28;     // u32 Action, the monitor's answer

@@ -159,10 +159,18 @@ struct SyscallSite {
 
 // What an offset in the stubs of a unit belongs to, for threads that die there.
 struct Mark {
-  enum class Kind : uint8_t { kEdgeStub, kLinkStub, kSiteMiss, kSyscallStub, kStaleStub, kWait };
+  enum class Kind : uint8_t {
+    kEdgeStub,
+    kLinkStub,
+    kSiteMiss,
+    kSyscallStub,
+    kStaleStub,
+    kWait,
+    kEdgeWait
+  };
   uint32_t offset = 0;
   Kind kind = Kind::kEdgeStub;
-  uint32_t index = 0;           // edge, link, site, syscall site, check, block (unit-local)
+  uint32_t index = 0;           // edge, link, site, syscall site, check, block, edge (unit-local)
   uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
 };
 
@@ -215,7 +223,7 @@ enum class Returns : uint8_t {
 // Blocks that never ran may be left out (`EmitRequest::defer`).  Each that others lead to has a
 // stub in its place, at which a thread waits until the monitor has made the rest of the unit: a
 // third part, like the others, which lies behind `cold_begin` too.  The stubs lead there from then
-// on.  What leaves from such blocks (links, sites, system calls) is on the lists all the time,
+// on.  So are the stubs of counted edges between blocks that never ran.  What leaves from such blocks (links, sites, system calls) is on the lists all the time,
 // behind all others and with its numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
 struct UnitCode {
@@ -232,8 +240,11 @@ struct UnitCode {
   uint32_t rest_begin = UINT32_MAX;  // offset; none yet
   uint32_t rest_bytes = 0;
   struct Wait {
+    static constexpr uint32_t kNone = UINT32_MAX;
     uint32_t offset = 0;  // of a stub that five bytes of code may be replaced at
-    uint32_t block = 0;   // for which it stands
+    uint32_t block = 0;   // for which it stands ...
+    uint32_t edge = kNone;       // ... or for the stub of this edge, which is counted, ...
+    uint32_t edge_stub = kNone;  // ... and which is here once it has been made
   };
   std::vector<Wait> waits;  // if blocks have been left out
   bool is_whole = true;     // none are
@@ -320,6 +331,9 @@ struct EmitRequest {
   // Blocks behind those of the plan's body are left out; not with `checked` or `where`.
   bool defer = false;
   uint32_t first_wait_event = 0;  // event number = first_wait_event + block
+  // Then also the stubs of these edges; by edge, may be empty.
+  std::span<const uint8_t> idle_edges;
+  uint32_t first_edge_wait_event = 0;  // event number = first_edge_wait_event + edge
 };
 
 // Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.

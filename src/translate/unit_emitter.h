@@ -95,8 +95,14 @@ class UnitEmitter {
   void leave_out(BlockIndex begin, BlockIndex end);
   void list_ways_out(BlockIndex b);
 
-  // Stubs for blocks that have no code and are led to.
+  bool leaves_out(const Edge& edge) const;
+
+  // Stubs for blocks and for edges that have no code and are led to.
   void emit_waits();
+  void emit_ask(uint32_t argument, CacheAddr gateway);
+  void emit_wait(Mark::Kind kind, const UnitCode::Wait& wait, uint32_t event);
+  // The edges among them, in the rest of the unit.
+  void emit_late_edge_stubs();
 
   // Offsets kept in UnitCode.
   uint32_t to_unit_offset(uint32_t part_offset) const {
@@ -155,7 +161,7 @@ class UnitEmitter {
   }
 
   void emit_event(uint32_t event) {
-    as_->mov_gs64_imm(tcb::kArgument, static_cast<int32_t>(event));
+    as_->mov_gs32_imm(tcb::kArgument, event);
     as_->jmp(request_.gateways.event.value());
     code_.events.push_back({event, as_->here()});
   }
@@ -245,6 +251,7 @@ class UnitEmitter {
 
   // Counted edges that jump, close to the bodies: the back edges of loops are among them.
   void emit_edge_stubs();
+  uint32_t emit_edge_stub(uint32_t edge_index);  // returns where it is
   void emit_cold();
   void emit_pool();
 
@@ -276,13 +283,20 @@ class UnitEmitter {
   std::vector<ColdLink> cold_links_;
   std::vector<ColdCheck> cold_checks_;
   std::vector<PoolEntry> pool_;
-  std::vector<uint32_t> wait_at_;  // by block: its stub, if it was left out
+  bool leaves_edges_out_ = false;
+  std::vector<TakenEdge> idle_edges_;  // whose stubs are left out
+  std::vector<uint32_t> wait_at_;      // by block: its stub, if it was left out
   std::vector<ColdSite> site_fields_;
   std::vector<ColdSite> syscall_fields_;
   struct {  // emit_rest: the first of those that have no place yet
     std::optional<size_t> link, site, syscall;
   } listed_;
   std::vector<PendingThunk> thunks_;
+  struct {
+    const Assembler* part = nullptr;
+    CacheAddr gateway;
+    uint64_t jump = 0;  // to it, in a stub
+  } last_ask_;
 };
 
 }  // namespace tally::translate
