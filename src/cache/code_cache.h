@@ -123,6 +123,8 @@ class CacheJournal {
 
 // Sites with more targets find them through a table.
 inline constexpr size_t kPairsInChain = 4;
+// ... and those that, by an earlier run's counts, run seldom, only if it is as many as this.
+inline constexpr size_t kSeldomPairsInChain = 24;
 
 // Whether returns that jump may be paired with calls in mid-run.
 enum class ReturnsHint : uint8_t { kFixed, kMayChange };
@@ -466,6 +468,7 @@ class CodeCache : public Translated {
   BlockRef make_ahead(const Certain& callee);
   void follow_linkage_slot(uint32_t id);
   void join_table(uint32_t site_id, TargetAddr asked);
+  bool runs_seldom(const SiteState& state) const;
   void build_hash(SiteState& state, uint32_t site_id);
   void lead_to_table(const SiteState& state, uint32_t site_id);
 

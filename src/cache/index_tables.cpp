@@ -148,7 +148,9 @@ bool CodeCache::make_index(SiteState& state, uint32_t site_id) {
 
 void CodeCache::lead_by_index(uint32_t site_id) {
   SiteState& state = sites_[site_id];
-  if (!state.site.head || state.pairs.size() <= indexed_above_pairs_) return;
+  const bool in_chain = runs_seldom(state) && indexed_above_pairs_ == kPairsInChain;
+  const size_t above = in_chain ? kSeldomPairsInChain : indexed_above_pairs_;
+  if (!state.site.head || state.pairs.size() <= above) return;
   const bool is_first = state.by_index == nullptr;
   if (is_first) state.by_index = std::make_unique<IndexTable>();
   IndexTable& table = *state.by_index;

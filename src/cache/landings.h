@@ -29,7 +29,7 @@
 namespace tally::engine {
 
 // How many returns find their landing by looking it up before the next one asks.
-inline constexpr uint32_t kLookups = 1024;
+inline constexpr uint32_t kLookups = 4096;
 
 enum class ReturnsTo : uint8_t {
   kFew,  // or nothing is known

@@ -349,7 +349,8 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
   lead_by_index(site_id);
   const size_t led = state.by_index ? state.by_index->led : 0;
-  if (state.buckets == nullptr && state.chain.size() >= kPairsInChain + led &&
+  const size_t in_chain = runs_seldom(state) ? kSeldomPairsInChain : kPairsInChain;
+  if (state.buckets == nullptr && state.chain.size() >= in_chain + led &&
       optimizations_.has(Optimization::kHashes)) {
     build_hash(state, site_id);
   }
@@ -361,6 +362,13 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
     insert(state.chain, entry, state.site.miss_stub, [&](CacheAddr head) { lead(state, head); });
   }
   return accept;
+}
+
+// Whether a table of two kilobytes, and a stub more for each pair, would hardly be used.
+bool CodeCache::runs_seldom(const SiteState& state) const {
+  const Unit& unit = *units_[state.unit];
+  if (!optimizations_.has(Optimization::kSparse) || !unit.weighed) return false;
+  return unit.busy_blocks.empty() || !unit.busy_blocks[state.site.block];
 }
 
 // Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.
