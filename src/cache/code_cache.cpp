@@ -281,9 +281,8 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
                              [&] { return procedure.counters++; });
   if (known.weighed != nullptr) {
-    procedure.expected =
-        expected_counts(procedure.procedure, procedure.plan, procedure.counters, known.steps,
-                             known.weighed->heaviest_bits);
+    procedure.expected = expected_counts(procedure.procedure, procedure.plan, procedure.counters,
+                                         known.steps, known.weighed->heaviest_bits);
   }
   if (module.generated || module.image->unwind_ranges().empty()) return;
   procedure.events = find_events(procedure.procedure, module.view, procedure.sources);

@@ -65,15 +65,7 @@ struct EventState {
 
 // What a place in the code cache is.
 struct CodeRecord {
-  enum class Kind : uint8_t {
-    kUnit,
-    kUnitCold,
-    kPair,
-    kArrival,
-    kDispatch,
-    kLinkPair,
-    kIndexed
-  };
+  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kDispatch, kLinkPair, kIndexed };
   CacheAddr begin;
   Kind kind = Kind::kUnit;
   uint32_t index = 0;  // unit, site, arrival, link pair

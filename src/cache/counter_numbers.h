@@ -62,8 +62,8 @@ class CounterNumbers {
 };
 
 struct ExpectedCounts {
-  std::vector<Expected> counters;  // by their numbers in the plan; empty: nothing is known
-  std::vector<bool> busy_blocks;   // empty: none is
+  std::vector<Expected> counters;   // by their numbers in the plan; empty: nothing is known
+  std::vector<bool> busy_blocks;    // empty: none is
   std::vector<uint8_t> idle_edges;  // by edge, not 0: it never ran; empty: nothing is known
 };
 

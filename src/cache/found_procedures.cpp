@@ -111,7 +111,7 @@ bool FoundProcedures::find(const elf::Image& image, const ProcedureKey& key,
   into.weighed = true;
   into.confirmed = known.weighed->confirmed;
   into.expected = expected_counts(into.procedure, into.plan, into.counters, known.steps,
-                                       known.weighed->heaviest_bits);
+                                  known.weighed->heaviest_bits);
   if (!entry->needed) used_bytes_ += entry->size_bytes;
   entry->needed = true;
   return true;

@@ -152,8 +152,8 @@ void HashedLandings::release() {
   }
 }
 
-void HashedLandings::for_each_on_page(
-    uint32_t page, const std::function<void(uint64_t, CacheAddr)>& visit) const {
+void HashedLandings::for_each_on_page(uint32_t page,
+                                      const std::function<void(uint64_t, CacheAddr)>& visit) const {
   const uint32_t* newest = by_page_.find(page);
   if (newest == nullptr) return;
   for (uint32_t i = *newest; i != kNone; i = landings_[i].on_page) {

@@ -57,9 +57,9 @@ class HashedLandings {
   static constexpr uint32_t kNone = 0;  // of indexes: they begin with 1
   struct Landing {
     uint64_t original = 0;
-    CacheAddr code;              // none: removed
-    uint32_t entry = kNowhere;   // in the table that is in use
-    uint32_t on_page = kNone;    // the next one on the page
+    CacheAddr code;             // none: removed
+    uint32_t entry = kNowhere;  // in the table that is in use
+    uint32_t on_page = kNone;   // the next one on the page
     bool is_held = false;
   };
   const Landing* find(uint64_t original) const;

@@ -98,12 +98,12 @@ class LandingNumbers {
   uint8_t* tables_ = nullptr;
   translate::Returns form_ = translate::Returns::kJump;  // kPairedLate: some still jump
   uint64_t none_ = 0;
-  uint32_t squares_ = 0;                  // that have been used up
-  uint32_t side_ = 0;                     // of the square that numbers are taken from
-  uint32_t taken_ = 0;                    // of the numbers on its two new sides
-  FlatMap<uint32_t> by_address_;          // landings
-  FlatMap<Page> pages_;                   // by the upper 20 bits of addresses
-  std::vector<uint32_t> fresh_;           // landings whose numbers are not yet written
+  uint32_t squares_ = 0;          // that have been used up
+  uint32_t side_ = 0;             // of the square that numbers are taken from
+  uint32_t taken_ = 0;            // of the numbers on its two new sides
+  FlatMap<uint32_t> by_address_;  // landings
+  FlatMap<Page> pages_;           // by the upper 20 bits of addresses
+  std::vector<uint32_t> fresh_;   // landings whose numbers are not yet written
   size_t pages_written_ = 0;
   std::vector<uint64_t> held_;            // by landing: where it led; empty if nothing is held
   std::vector<Landing> landings_ = {{}};  // in the order of their numbers; the first is nobody's

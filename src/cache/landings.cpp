@@ -30,7 +30,8 @@ void Landings::number_page(uint64_t original) {
   const uint32_t page = page_of(original);
   pages_.set(page, true);
   std::vector<std::pair<uint64_t, CacheAddr>> there;
-  hashed_.for_each_on_page(page, [&](uint64_t at, CacheAddr code) { there.emplace_back(at, code); });
+  hashed_.for_each_on_page(page,
+                           [&](uint64_t at, CacheAddr code) { there.emplace_back(at, code); });
   for (const auto& [at, code] : there) {
     if (numbers_.add(at, code)) hashed_.remove(at);
   }

@@ -364,11 +364,11 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
   return accept;
 }
 
-// Whether a table of two kilobytes, and a stub more for each pair, would hardly be used.
+// Whether a table of two kilobytes, and a stub more for each pair, would hardly be used.  That goes
+// by the whole procedure: how often control comes to a block by indirect jumps, no edge says.
 bool CodeCache::runs_seldom(const SiteState& state) const {
   const Unit& unit = *units_[state.unit];
-  if (!optimizations_.has(Optimization::kSparse) || !unit.weighed) return false;
-  return unit.busy_blocks.empty() || !unit.busy_blocks[state.site.block];
+  return optimizations_.has(Optimization::kSparse) && unit.weighed && unit.busy_blocks.empty();
 }
 
 // Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.

@@ -29,11 +29,11 @@ enum class Optimization : uint8_t {
   kThrough,    // calls of a stub that does nothing but take one go on at once (shortcuts.cpp)
   kFound,      // procedures are read as an earlier run has found them (found_procedures.h)
   kPacked,     // counters lie by how often they counted in an earlier run (counter_numbers.h)
-  kSparse,     // landings have numbers only where returns to them are many (landings.h)
+  kSparse,     // what seldom runs shares tables that take less memory (landings.h, lookup.cpp)
 };
 inline constexpr std::array<std::string_view, 21> kOptimizationNames = {
-    "ahead",     "tables", "recall", "weights", "renewal", "order", "defer",
-    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32", "paired",
+    "ahead",     "tables", "recall", "weights", "renewal", "order",  "defer",
+    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32",  "paired",
     "unspilled", "index",  "sealed", "through", "found",   "packed", "sparse"};
 
 // Those that are on.

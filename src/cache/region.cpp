@@ -205,8 +205,8 @@ Status Region::map_threads(tracee::Process& process, const RemoteCall& call, uin
 }
 
 // The numbers of landings, over their part of the tables: the target's own memory, in which a read
-// makes no page.  Only the monitor writes there, through /proc, which needs no leave of the target's
-// to write; so this counts neither as memory promised nor as the target's data.
+// makes no page.  Only the monitor writes there, through /proc, which needs no leave of the
+// target's to write; so this counts neither as memory promised nor as the target's data.
 Status Region::map_numbers(const RemoteCall& call) {
   constexpr uint64_t kBytes = tables::kLandingNumbersEnd - tables::kLandingNumbers;
   const uint64_t address = tables_base_ + uint64_t{tables::kLandingNumbers};

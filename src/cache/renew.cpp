@@ -72,7 +72,7 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
     known.plan = make_plan(*procedure, old.module->view, placement_, measured,
                            [&] { return known.counters++; });
     known.expected = expected_counts(*procedure, known.plan, known.counters, renewal.steps,
-                                          static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
+                                     static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
   }
   number_probes(*unit, known);
   if (!emit(*unit, *procedure, *unit->area)) return false;

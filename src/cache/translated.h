@@ -70,11 +70,11 @@ struct Unit {
   // See recall.h.
   LinkAddr asked;  // translation was asked for here ...
   Arrival asked_how = Arrival::kCall;
-  bool recalled = false;   // ... by an earlier run
-  bool weighed = false;    // its counters lie by measured weights
-  bool confirmed = false;  // see edge_weights.h
+  bool recalled = false;            // ... by an earlier run
+  bool weighed = false;             // its counters lie by measured weights
+  bool confirmed = false;           // see edge_weights.h
   std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
-  std::vector<bool> busy_blocks;  // that have run often in an earlier run (counter_numbers.h)
+  std::vector<bool> busy_blocks;    // that have run often in an earlier run (counter_numbers.h)
 
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);

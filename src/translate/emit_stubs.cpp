@@ -27,7 +27,6 @@ void UnitEmitter::emit_rest(UnitCode& code) {
   code_.rest_begin = at();
   for (size_t i = before; i < code_.order.size(); ++i) emit_block(code_.order[i]);
   finish_part(code_.rest);
-  emit_late_edge_stubs();
   emit_cold();
   apply_fixups();
   CHECK(!cold_.overflowed()) << "the rest of a unit is longer than its bound";
@@ -151,7 +150,8 @@ uint32_t UnitEmitter::emit_edge_stub(uint32_t edge_index) {
   const uint32_t begin = at();
   mark(Mark::Kind::kEdgeStub, edge_index);
   const size_t own_mark = code_.marks.size() - 1;
-  code_.marks[own_mark].counted_offset = emit_count(plan_.edge_counter[edge_index], live_into(edge));
+  code_.marks[own_mark].counted_offset =
+      emit_count(plan_.edge_counter[edge_index], live_into(edge));
   emit_jump_along(edge.from, edge_index, false);
   return begin;
 }

@@ -36,6 +36,7 @@ void UnitEmitter::finish_part(UnitCode::Part& part) {
   emit_thunks();
   part.stubs_begin = at();
   emit_edge_stubs();
+  emit_late_edge_stubs();
   emit_pool();
 }
 

@@ -147,8 +147,8 @@ inline constexpr uint32_t known_hash(uint64_t target) {
 }
 
 // The entry at which a landing is looked for first, in a table of 2^bits entries: none of the last
-// eighth, so that what is not found there may lie in the next entries.  The upper bits of the result
-// say which table it is, so both are told by one number.
+// eighth, so that what is not found there may lie in the next entries.  The upper bits of the
+// result say which table it is, so both are told by one number.
 inline constexpr uint32_t hashed_place(uint64_t original, uint32_t bits) {
   const uint32_t hash = static_cast<uint32_t>(original) * kKnownHashFactor;
   return ((hash - (hash >> 3)) >> 1 | 1u << 31) >> (31 - bits);

@@ -223,8 +223,9 @@ enum class Returns : uint8_t {
 // Blocks that never ran may be left out (`EmitRequest::defer`).  Each that others lead to has a
 // stub in its place, at which a thread waits until the monitor has made the rest of the unit: a
 // third part, like the others, which lies behind `cold_begin` too.  The stubs lead there from then
-// on.  So are the stubs of counted edges between blocks that never ran.  What leaves from such blocks (links, sites, system calls) is on the lists all the time,
-// behind all others and with its numbers, but without a place in the code.
+// on.  So are the stubs of counted edges between blocks that never ran.  What leaves from such
+// blocks (links, sites, system calls) is on the lists all the time, behind all others and with its
+// numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
 struct UnitCode {
   CacheAddr begin;
@@ -241,8 +242,8 @@ struct UnitCode {
   uint32_t rest_bytes = 0;
   struct Wait {
     static constexpr uint32_t kNone = UINT32_MAX;
-    uint32_t offset = 0;  // of a stub that five bytes of code may be replaced at
-    uint32_t block = 0;   // for which it stands ...
+    uint32_t offset = 0;         // of a stub that five bytes of code may be replaced at
+    uint32_t block = 0;          // for which it stands ...
     uint32_t edge = kNone;       // ... or for the stub of this edge, which is counted, ...
     uint32_t edge_stub = kNone;  // ... and which is here once it has been made
   };

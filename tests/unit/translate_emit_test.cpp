@@ -29,17 +29,20 @@ bool is_direct_branch(const isa::Insn& insn) {
          insn.flow == Flow::kCountedJump || insn.flow == Flow::kCall;
 }
 
+// Of an instruction of twelve bytes, behind a jump in its place.
+constexpr uint32_t kLeftOfStubBytes = 12 - isa::kJumpBytes;
+
 // Generated code as a disassembler sees it.
 class Listing {
  public:
   Listing(const uint8_t* bytes, CacheAddr address, size_t size_bytes)
       : bytes_(bytes, size_bytes), address_(address) {}
 
-  // Decodes [begin, end) but for 8 bytes of data at each of `data`; everything must decode.
+  // Decodes [begin, end) but for what is left of a stub at each of `data`; everything must decode.
   void read(uint32_t begin, uint32_t end, const std::set<uint32_t>& data) {
     for (uint32_t at = begin; at < end;) {
       if (data.contains(at)) {
-        at += 8;
+        at += kLeftOfStubBytes;
         continue;
       }
       const isa::Insn insn = isa::decode(bytes_.subspan(at), (address_ + at).value());
@@ -247,6 +250,7 @@ class Units : public testing::TestWithParam<Counters> {
   Plan plan_;
   Gateways gateways_;
   UnitCode code_;
+  std::vector<uint8_t> idle_edges_;
 };
 
 void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
@@ -272,6 +276,11 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   request.tables_base = kTablesBase;
   request.gateways = gateways_;
   request.defer = GetParam() == Counters::kSomeInTwoSteps;
+  idle_edges_.clear();
+  if (random_() % 4 != 0) {
+    for (size_t e = 0; e < procedure.edges.size(); ++e) idle_edges_.push_back(random_() % 2);
+  }
+  request.idle_edges = idle_edges_;
   // The cold part may lie anywhere; right behind the body, one buffer shows both.  How long the
   // body is, a first attempt tells.
   std::vector<uint8_t> elsewhere(bound);
@@ -321,15 +330,28 @@ void Units::check_left_out() const {
     ASSERT_TRUE(edge.kind != cfg::EdgeKind::kLeave || links.contains({edge.from, e}));
   }
   for (const UnitCode::Wait& wait : code_.waits) {
-    ASSERT_FALSE(code_.blocks[wait.block].exists());
-    ASSERT_TRUE(waits.emplace(wait.block, 0).second);
+    const bool is_edge = wait.edge != UnitCode::Wait::kNone;
+    ASSERT_TRUE(waits.emplace(is_edge ? wait.edge : wait.block, is_edge).second);
+    if (is_edge) {
+      const cfg::Edge& edge = procedure_->edges[wait.edge];
+      ASSERT_TRUE(idle_edges_[wait.edge] != 0 && plan_.edge_counter[wait.edge] != kNoCounter);
+      ASSERT_TRUE(edge.to != cfg::kExitBlock && code_.blocks[edge.from].exists());
+    } else {
+      ASSERT_FALSE(code_.blocks[wait.block].exists());
+    }
     ASSERT_LE(code_.address(wait.offset).value() & 7, 3u) << "cannot be replaced as a whole";
   }
-  for (const cfg::Edge& edge : procedure_->edges) {
+  for (uint32_t e = 0; e < procedure_->edges.size(); ++e) {
+    const cfg::Edge& edge = procedure_->edges[e];
     const bool leads_there = edge.to != cfg::kExitBlock && code_.blocks[edge.from].exists() &&
                              !code_.blocks[edge.to].exists() &&
                              edge.kind != cfg::EdgeKind::kTableJump;
-    ASSERT_TRUE(!leads_there || waits.contains({edge.to, 0}));
+    ASSERT_TRUE(!leads_there || waits.contains({edge.to, 0}) || waits.contains({e, 1}));
+  }
+  for (const Mark& mark : code_.marks) {
+    // Not among those of edges that have run.
+    const bool is_stub = mark.kind == Mark::Kind::kEdgeStub;
+    ASSERT_TRUE(!is_stub || !waits.contains({mark.index, 1}));
   }
 }
 
@@ -338,7 +360,8 @@ void Units::lead_waits_on() {
   for (const UnitCode::Wait& wait : code_.waits) {
     const auto at = static_cast<uint32_t>(code_.address(wait.offset) - code_.begin);
     isa::Assembler as(buffer_.data() + at, 5, code_.begin + at);
-    as.jmp(code_.address(code_.blocks[wait.block].label).value());
+    const bool is_edge = wait.edge != UnitCode::Wait::kNone;
+    as.jmp(code_.address(is_edge ? wait.edge_stub : code_.blocks[wait.block].label).value());
   }
 }
 
@@ -520,7 +543,7 @@ void Units::check_decodes() {
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     const uint32_t seldom = std::min(seldom_begin(parts[i]), parts[i + 1]);
     listing.read(parts[i], pool_begin(parts[i], seldom), {});
-    // Eight bytes of what a stub began with are left behind the jump that leads on.
+    // Some bytes of what a stub began with are left behind the jump that leads on.
     std::set<uint32_t> data;
     for (const UnitCode::Wait& wait : code_.waits) {
       data.insert(static_cast<uint32_t>(code_.address(wait.offset) - code_.begin) + 5);

@@ -52,11 +52,11 @@ class Lookups : public testing::Test {
   // rdi: the return address; rsi: the flags.
   void emit_way(Way way) {
     isa::Assembler as = code_.assembler(entry_of(way));
-    if (way != Way::kLookup) raw(as, 0x57);    // push rdi
-    raw(as, 0x56);                             // push rsi
-    raw(as, 0xb8), as.u32(kRaxInside);         // mov eax
-    raw(as, 0xba), as.u32(kRdxInside);         // mov edx
-    raw(as, 0x9d);                             // popfq
+    if (way != Way::kLookup) raw(as, 0x57);  // push rdi
+    raw(as, 0x56);                           // push rsi
+    raw(as, 0xb8), as.u32(kRaxInside);       // mov eax
+    raw(as, 0xba), as.u32(kRdxInside);       // mov edx
+    raw(as, 0x9d);                           // popfq
     if (way == Way::kPopped) as.lea_rsp_rsp(8);
     const Gateways& entries = gateway_.entries;
     const CacheAddr to = way == Way::kLookup   ? entries.lookup
@@ -68,9 +68,9 @@ class Lookups : public testing::Test {
   static void emit_leave(isa::Assembler& as, uint64_t where) {
     as.mov_gs_reg(tcb::kCall, 0);
     as.mov_gs_reg(tcb::kCall + 8, 2);
-    raw(as, 0x9c, 0x58);                    // pushfq; pop rax
-    raw(as, 0x48, 0xc1, 0xe0, 0x08);        // shl rax, 8
-    raw(as, 0xb0, where, 0xc3);             // mov al, where; ret
+    raw(as, 0x9c, 0x58);              // pushfq; pop rax
+    raw(as, 0x48, 0xc1, 0xe0, 0x08);  // shl rax, 8
+    raw(as, 0xb0, where, 0xc3);       // mov al, where; ret
   }
 
   CacheAddr landing(size_t i) const { return code_.address(kLandingCode + i * kLandingBytes); }
