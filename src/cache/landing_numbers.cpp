@@ -122,17 +122,25 @@ bool LandingNumbers::write_page(uint32_t page, std::span<const uint32_t> fresh,
   return write(begin, std::span(bytes).first(length));
 }
 
+void LandingNumbers::mark_written(uint32_t page) {
+  const Page* there = pages_.find(page);
+  if (there != nullptr && there->written) return;
+  pages_.set(page, {there == nullptr ? 0 : there->newest, true});
+  ++pages_written_;
+}
+
 bool LandingNumbers::write(const Write& write) {
   if (fresh_.empty()) return true;
   std::ranges::sort(fresh_, {}, [&](uint32_t index) { return landings_[index].address; });
   bool done = true;
-  for (size_t begin = 0, end = 0; done && begin < fresh_.size(); begin = end) {
+  for (size_t begin = 0, end = 0; begin < fresh_.size(); begin = end) {
     const uint32_t page = page_of(landings_[fresh_[begin]].address);
     while (end < fresh_.size() && page_of(landings_[fresh_[end]].address) == page) ++end;
     done = write_page(page, std::span(fresh_).subspan(begin, end - begin), write);
-    Page& there = *pages_.find(page);
-    pages_written_ += done && !there.written;
-    there.written = there.written || done;
+    if (!done) break;
+    mark_written(page);
+    // A number may end on the next page.
+    mark_written(page_of(landings_[fresh_[end - 1]].address + size_bytes() - 1));
   }
   fresh_.clear();
   return done;

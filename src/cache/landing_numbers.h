@@ -70,7 +70,7 @@ class LandingNumbers {
   // as `write` is: some are not there then.
   using Write = std::function<bool(uint64_t at, std::span<const uint8_t> bytes)>;
   bool write(const Write& write);
-  // Pages of the table with a number.
+  // Pages of the table with a number or a part of one.
   size_t pages_written() const { return pages_written_; }
 
  private:
@@ -91,6 +91,7 @@ class LandingNumbers {
   bool is_apart(uint32_t address) const;
   uint32_t next_number();
   void lead_from_neighbours(uint32_t byte);
+  void mark_written(uint32_t page);
   bool write_page(uint32_t page, std::span<const uint32_t> fresh, const Write& write);
   void lead(uint32_t number, uint64_t where);
   uint64_t leads_to(uint32_t number) const;

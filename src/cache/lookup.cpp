@@ -266,7 +266,7 @@ void CodeCache::is_returned_to_often(TargetAddr return_address) {
 void CodeCache::write_landings() {
   const uint64_t numbers = region_.tables_base() + uint64_t{tables::kLandingNumbers};
   landings_.write([&](uint64_t at, std::span<const uint8_t> bytes) {
-    return process_.write_memory(TargetAddr(numbers + at), bytes.data(), bytes.size());
+    return process_.write_memory_if_there(TargetAddr(numbers + at), bytes.data(), bytes.size());
   });
 }
 

@@ -162,6 +162,7 @@ class Ledger : public LedgerBooks {
                            const user_regs_struct& regs, uint32_t slot);
   Position locate_in_gateway(uint32_t slot);
   Position locate_request(translate::Request request, uint32_t slot);
+  Position locate_behind_ask(translate::Mark::Kind kind, uint32_t slot);
   Position locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot);
   Position behind_popped_return(const user_regs_struct& regs);
   Position in_front_of_return(const user_regs_struct& regs);

@@ -303,6 +303,29 @@ Position Ledger::locate_request(Request request, uint32_t slot) {
   return {};
 }
 
+// In a stub, at the jump to the gateway: which stub's thread it is says what it asks for.
+Position Ledger::locate_behind_ask(Mark::Kind kind, uint32_t slot) {
+  switch (kind) {
+    case Mark::Kind::kLinkStub:
+      return locate_request(Request::kLink, slot);
+    case Mark::Kind::kSiteMiss:
+      return locate_request(Request::kIndirect, slot);
+    case Mark::Kind::kSyscallStub: {
+      const auto argument = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
+      Position p = at_end_of(cache_.syscall_block(argument));
+      p.done -= 1;
+      return p;
+    }
+    case Mark::Kind::kStaleStub:
+    case Mark::Kind::kWait:
+    case Mark::Kind::kEdgeWait:
+      return locate_request(Request::kEvent, slot);
+    case Mark::Kind::kEdgeStub:
+      break;
+  }
+  return {};
+}
+
 Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_regs_struct& regs,
                                 uint32_t slot) {
   const UnitCode& code = unit.code;
@@ -313,6 +336,7 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
                                [](uint32_t o, const Mark& m) { return o < m.offset; });
     if (it == code.marks.begin()) return {};
     const Mark& mark = *(it - 1);
+    if (offset >= mark.ask_offset) return locate_behind_ask(mark.kind, slot);
     switch (mark.kind) {
       case Mark::Kind::kEdgeStub: {
         const cfg::Edge& edge = unit.procedure.edges[mark.index];

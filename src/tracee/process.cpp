@@ -565,6 +565,11 @@ bool Process::write_memory(TargetAddr address, const void* data, size_t size_byt
          static_cast<ssize_t>(size_bytes);
 }
 
+bool Process::write_memory_if_there(TargetAddr address, const void* data, size_t size_bytes) const {
+  const ssize_t done = pwrite(memory_fd_, data, size_bytes, static_cast<off_t>(address.value()));
+  return done == static_cast<ssize_t>(size_bytes) || done == 0;
+}
+
 Result<std::vector<Mapping>> Process::mappings() const {
   const std::string path = "/proc/" + std::to_string(pid_) + "/maps";
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -176,6 +176,8 @@ class Process {
 
   bool read_memory(TargetAddr address, void* data, size_t size_bytes) const;
   bool write_memory(TargetAddr address, const void* data, size_t size_bytes) const;
+  // The same, and true as well if the process has no memory any more: it has ended.
+  bool write_memory_if_there(TargetAddr address, const void* data, size_t size_bytes) const;
   Result<std::vector<Mapping>> mappings() const;
   // Takes a descriptor of the target into the monitor.
   Result<int> take_descriptor(int target_fd) const;

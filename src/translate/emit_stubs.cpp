@@ -88,6 +88,7 @@ void UnitEmitter::emit_wait(Mark::Kind kind, const UnitCode::Wait& wait, uint32_
 void UnitEmitter::emit_ask(uint32_t argument, CacheAddr gateway) {
   constexpr uint64_t kShortJumpBytes = 2, kShortDistanceMax = 128;
   as_->mov_gs32_imm(tcb::kArgument, argument);
+  code_.marks.back().ask_offset = at();
   const uint64_t behind = as_->here().value() + kShortJumpBytes;
   if (last_ask_.gateway == gateway && last_ask_.part == as_ &&
       behind - last_ask_.jump <= kShortDistanceMax) {

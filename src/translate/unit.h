@@ -172,6 +172,8 @@ struct Mark {
   Kind kind = Kind::kEdgeStub;
   uint32_t index = 0;           // edge, link, site, syscall site, check, block, edge (unit-local)
   uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
+  // Others: a jump, by which other stubs may go, too; tcb::kArgument says whose thread it is.
+  uint32_t ask_offset = UINT32_MAX;
 };
 
 // A place where a unit compares the bytes it was made from with what the program has there now.

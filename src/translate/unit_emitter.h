@@ -99,6 +99,7 @@ class UnitEmitter {
 
   // Stubs for blocks and for edges that have no code and are led to.
   void emit_waits();
+  // The end of the stub that was marked last.
   void emit_ask(uint32_t argument, CacheAddr gateway);
   void emit_wait(Mark::Kind kind, const UnitCode::Wait& wait, uint32_t event);
   // The edges among them, in the rest of the unit: before that there are none.
@@ -246,7 +247,7 @@ class UnitEmitter {
   void emit_terminator(BlockIndex b, const Insn& insn);
 
   void mark(Mark::Kind kind, uint32_t index, uint32_t counted = 0) {
-    code_.marks.push_back(Mark{at(), kind, index, counted});
+    code_.marks.push_back(Mark{at(), kind, index, counted, UINT32_MAX});
   }
 
   // Counted edges that jump, close to the bodies: the back edges of loops are among them.
