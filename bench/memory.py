@@ -3,7 +3,7 @@
 
 Each program of the benchmark runs three times under Tally with a folder of its own for what runs
 leave: the first run finds nothing there, the third all that the two before have left.  Memory of
-the target is what of the memory that it shares with the monitor exists at the end of the run (facts
+the target is what of the memory that it has for Tally exists at the end of the run (facts
 `memory_..._bytes`), over the bytes of code that were executed; other programs may run meanwhile.
 
 usage: memory.py --tally=PATH [--only=NAME,...] [--scale=1] [--out=bench/memory.md]
@@ -86,7 +86,7 @@ def main():
     text = "\n".join([
         "# Memory", "",
         f"Made by `bench/memory.py` on {datetime.date.today()}: {run.machine()}.", "",
-        "Code executed; pages of the memory shared by target and monitor that exist at the end; "
+        "Code executed; pages of the memory that the target has for Tally that exist at the end; "
         "the monitor's highest resident size. *First*: nothing was left by an earlier run. "
         "*Later*: the third run.", "", table_of(measured)])
     print(text)
