@@ -54,6 +54,7 @@ void CodeCache::initialize_tables() {
   }
   known_targets_.begin(tables, code_bytes_);
   landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing,
+                  compare_,
                   optimizations_.has(Optimization::kSparse) ? Landings::Numbered::kWhereMany
                                                             : Landings::Numbered::kAll);
 }
@@ -596,21 +597,22 @@ BlockRef CodeCache::link_block(uint32_t id) const {
   return {unit, units_[unit]->code.links[index].block};
 }
 
-BlockRef CodeCache::global_block(uint32_t id) const {
+// The unit that has the block or edge of this number, by what its first one is.
+const Unit& CodeCache::unit_with(uint32_t id, uint32_t Unit::*first) const {
   auto it = std::upper_bound(
       units_.begin(), units_.end(), id,
-      [](uint32_t value, const std::unique_ptr<Unit>& u) { return value < u->first_block; });
-  CHECK(it != units_.begin()) << "no unit has block " << id;
-  const Unit& unit = **(it - 1);
+      [&](uint32_t value, const std::unique_ptr<Unit>& unit) { return value < (*unit).*first; });
+  CHECK(it != units_.begin()) << "no unit has number " << id;
+  return **(it - 1);
+}
+
+BlockRef CodeCache::global_block(uint32_t id) const {
+  const Unit& unit = unit_with(id, &Unit::first_block);
   return {unit.id, id - unit.first_block};
 }
 
 CodeCache::EdgeRef CodeCache::global_edge(uint32_t id) const {
-  auto it = std::upper_bound(
-      units_.begin(), units_.end(), id,
-      [](uint32_t value, const std::unique_ptr<Unit>& u) { return value < u->first_edge; });
-  CHECK(it != units_.begin()) << "no unit has edge " << id;
-  const Unit& unit = **(it - 1);
+  const Unit& unit = unit_with(id, &Unit::first_edge);
   return {unit.id, id - unit.first_edge};
 }
 

@@ -461,6 +461,7 @@ class CodeCache : public Translated {
   void follow_linkage_slot(uint32_t id);
   void join_table(uint32_t site_id, TargetAddr asked);
   bool runs_seldom(const SiteState& state) const;
+  const Unit& unit_with(uint32_t id, uint32_t Unit::*first) const;
   void build_hash(SiteState& state, uint32_t site_id);
   void lead_to_table(const SiteState& state, uint32_t site_id);
 

@@ -94,9 +94,8 @@ void CodeCache::register_rest(const Unit& unit, uint32_t old_links) {
   }
   // Last of all: from now on threads get there.
   for (const UnitCode::Wait& wait : code.waits) {
-    const bool is_edge = wait.edge != UnitCode::Wait::kNone;
     put_jmp(code.address(wait.offset) + 1,
-            is_edge ? code.address(wait.edge_stub) : unit.label(wait.block));
+            wait.is_edge() ? code.address(wait.edge_stub) : unit.label(wait.block));
   }
 }
 

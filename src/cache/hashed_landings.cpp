@@ -15,10 +15,6 @@ using namespace translate;
 
 namespace {
 
-uint32_t page_of(uint64_t original) {
-  return static_cast<uint32_t>(original) >> 12;
-}
-
 uint64_t table_bytes(uint32_t bits) {
   return uint64_t{tables::kHashedBytes} << bits;
 }
@@ -33,24 +29,24 @@ void HashedLandings::begin(uint8_t* tables) {
   memcpy(tables_ + tables::kHashedShift, &shift, sizeof shift);
 }
 
-const HashedLandings::Landing* HashedLandings::find(uint64_t original) const {
+// Of the one that is nobody's, and leads nowhere, if there is none.
+uint32_t HashedLandings::index_of(uint64_t original) const {
   const uint32_t* index = by_original_.find(original);
-  return index == nullptr ? nullptr : &landings_[*index];
+  return index == nullptr ? kNone : *index;
 }
 
 HashedLandings::Landing& HashedLandings::find_or_make(uint64_t original) {
-  if (const uint32_t* index = by_original_.find(original)) return landings_[*index];
+  if (const uint32_t known = index_of(original); known != kNone) return landings_[known];
   const auto index = static_cast<uint32_t>(landings_.size());
   by_original_.set(original, index);
-  const uint32_t* newest = by_page_.find(page_of(original));
+  const uint32_t* newest = by_page_.find(numbers_page(original));
   landings_.push_back({original, CacheAddr(), kNowhere, newest == nullptr ? kNone : *newest});
-  by_page_.set(page_of(original), index);
+  by_page_.set(numbers_page(original), index);
   return landings_.back();
 }
 
 bool HashedLandings::has(uint64_t original) const {
-  const Landing* landing = find(original);
-  return landing != nullptr && landing->code != CacheAddr();
+  return landings_[index_of(original)].code != CacheAddr();
 }
 
 void HashedLandings::lead(const Landing& landing) const {
@@ -126,7 +122,7 @@ void HashedLandings::remove(Landing& landing) {
 }
 
 void HashedLandings::remove(uint64_t original) {
-  if (const uint32_t* index = by_original_.find(original)) remove(landings_[*index]);
+  remove(landings_[index_of(original)]);
 }
 
 void HashedLandings::remove(TargetRange range) {

@@ -47,7 +47,7 @@ class HashedLandings {
   void hold();
   void release();
   bool has(uint64_t original) const;
-  // Calls `visit(original, code)` for each on the page of code, by the low 32 bits.
+  // Calls `visit(original, code)` for each on a page of code (translate::numbers_page).
   void for_each_on_page(uint32_t page, const std::function<void(uint64_t, CacheAddr)>& visit) const;
   // How many there are.
   size_t size() const { return led_; }
@@ -62,7 +62,7 @@ class HashedLandings {
     uint32_t on_page = kNone;   // the next one on the page
     bool is_held = false;
   };
-  const Landing* find(uint64_t original) const;
+  uint32_t index_of(uint64_t original) const;
   Landing& find_or_make(uint64_t original);
   void remove(Landing& landing);
   bool is_crowded() const;

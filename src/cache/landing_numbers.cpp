@@ -13,8 +13,6 @@ using namespace translate;
 
 namespace {
 
-constexpr uint32_t kPageBytes = 4096;
-
 // The bytes of numbers are `first`, `first + 1`, ...
 struct Alphabet {
   uint32_t first, count;
@@ -28,10 +26,6 @@ constexpr Alphabet alphabet_of(bool wide) {
 
 constexpr uint32_t byte_of(uint32_t number, uint32_t i) {
   return number >> 8 * i & 0xff;
-}
-
-uint32_t page_of(uint32_t address) {
-  return address >> 12;
 }
 
 }  // namespace
@@ -110,7 +104,7 @@ bool LandingNumbers::write_page(uint32_t page, std::span<const uint32_t> fresh,
     begin = std::min(begin, landings_[index].address);
     last = std::max(last, landings_[index].address);
   }
-  std::array<uint8_t, kPageBytes + sizeof(uint32_t)> bytes{};
+  std::array<uint8_t, kNumbersPageBytes + sizeof(uint32_t)> bytes{};
   const uint32_t length = last - begin + size_bytes();
   for (uint32_t i = pages_.find(page)->newest; i != 0; i = landings_[i].on_page) {
     const Landing& landing = landings_[i];
@@ -134,13 +128,13 @@ bool LandingNumbers::write(const Write& write) {
   std::ranges::sort(fresh_, {}, [&](uint32_t index) { return landings_[index].address; });
   bool done = true;
   for (size_t begin = 0, end = 0; begin < fresh_.size(); begin = end) {
-    const uint32_t page = page_of(landings_[fresh_[begin]].address);
-    while (end < fresh_.size() && page_of(landings_[fresh_[end]].address) == page) ++end;
+    const uint32_t page = numbers_page(landings_[fresh_[begin]].address);
+    while (end < fresh_.size() && numbers_page(landings_[fresh_[end]].address) == page) ++end;
     done = write_page(page, std::span(fresh_).subspan(begin, end - begin), write);
     if (!done) break;
     mark_written(page);
     // A number may end on the next page.
-    mark_written(page_of(landings_[fresh_[end - 1]].address + size_bytes() - 1));
+    mark_written(numbers_page(landings_[fresh_[end - 1]].address + size_bytes() - 1));
   }
   fresh_.clear();
   return done;
@@ -197,11 +191,11 @@ bool LandingNumbers::add(uint64_t original, CacheAddr code) {
     const uint32_t number = next_number();
     if (number == 0) return false;
     index = static_cast<uint32_t>(landings_.size());
-    const Page* page = pages_.find(page_of(address));
+    const Page* page = pages_.find(numbers_page(address));
     const Page before = page == nullptr ? Page{} : *page;
     landings_.push_back({0, address, number, before.newest});
     by_address_.set(address, index);
-    pages_.set(page_of(address), {index, before.written});
+    pages_.set(numbers_page(address), {index, before.written});
     fresh_.push_back(index);
   }
   Landing& landing = landings_[index];

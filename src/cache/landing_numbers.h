@@ -39,6 +39,7 @@
 
 #include "base/address.h"
 #include "base/flat_map.h"
+#include "translate/layout.h"
 #include "translate/unit.h"
 
 namespace tally::engine {
@@ -70,8 +71,8 @@ class LandingNumbers {
   // as `write` is: some are not there then.
   using Write = std::function<bool(uint64_t at, std::span<const uint8_t> bytes)>;
   bool write(const Write& write);
-  // Pages of the table with a number or a part of one.
-  size_t pages_written() const { return pages_written_; }
+  // Of the table: pages with a number or a part of one.
+  uint64_t touched_bytes() const { return uint64_t{translate::kNumbersPageBytes} * pages_written_; }
 
  private:
   struct Landing {

@@ -4,45 +4,50 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tally::engine {
 
-namespace {
+using translate::numbers_page;
 
-uint32_t page_of(uint64_t original) {
-  return static_cast<uint32_t>(original) >> 12;
-}
-
-}  // namespace
-
-void Landings::begin(uint8_t* tables, translate::Returns form, CacheAddr none, Numbered numbered) {
+void Landings::begin(uint8_t* tables, translate::Returns form, CacheAddr none,
+                     translate::Compare compare, Numbered numbered) {
   numbers_.begin(tables, form, none);
+  compare_ = compare;
   hashed_.begin(tables);
   numbered_ = numbered;
 }
 
 bool Landings::is_numbered(uint64_t original) const {
   if (refused_) return false;
-  return numbered_ == Numbered::kAll || pages_.find(page_of(original)) != nullptr;
+  return numbered_ == Numbered::kAll || pages_.find(numbers_page(original)) != nullptr;
+}
+
+bool Landings::number(uint64_t original, CacheAddr code) {
+  if (numbers_.add(original, code)) return true;
+  CHECK(compare_ == translate::Compare::kAll64 || !numbers_.is_anothers(original))
+      << "two modules alike in the low 32 bits";
+  return false;
 }
 
 void Landings::number_page(uint64_t original) {
   if (refused_ || is_numbered(original)) return;
-  const uint32_t page = page_of(original);
+  const uint32_t page = numbers_page(original);
   pages_.set(page, true);
   std::vector<std::pair<uint64_t, CacheAddr>> there;
   hashed_.for_each_on_page(page,
                            [&](uint64_t at, CacheAddr code) { there.emplace_back(at, code); });
   for (const auto& [at, code] : there) {
-    if (numbers_.add(at, code)) hashed_.remove(at);
+    if (number(at, code)) hashed_.remove(at);
   }
 }
 
 void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
   if (expected == ReturnsTo::kMany) number_page(original);
-  if (is_numbered(original) && numbers_.add(original, code)) return;
+  if (is_numbered(original) && number(original, code)) return;
   if (hashed_.add(original, code)) return;
   number_page(original);
-  if (is_numbered(original)) numbers_.add(original, code);
+  if (is_numbered(original)) number(original, code);
 }
 
 void Landings::is_returned_to_often(uint64_t original) {

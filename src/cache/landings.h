@@ -10,7 +10,7 @@
 //   from an earlier run    its weights say that a landing will be returned to often, or
 //   from this one          of the returns that look their landing up, one in `kLookups` asks: its
 //                          page is numbered then (tcb::kLookupsLeft).  So a page is numbered after
-//                          that many lookups on the average, whose cost is a few microseconds
+//                          that many lookups on the average, some tens of microseconds
 //
 // What can have no number even so (landing_numbers.h) stays in the hash table.
 //
@@ -42,7 +42,8 @@ class Landings {
   enum class Numbered : uint8_t { kAll, kWhereMany };
 
   // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
-  void begin(uint8_t* tables, translate::Returns form, CacheAddr none, Numbered numbered);
+  void begin(uint8_t* tables, translate::Returns form, CacheAddr none, translate::Compare compare,
+             Numbered numbered);
   void pair() { numbers_.pair(); }
 
   // Leads returns to `original` to `code`, unless they are led already.
@@ -55,23 +56,24 @@ class Landings {
   void hold();
   void release();
   bool has(uint64_t original) const { return numbers_.has(original) || hashed_.has(original); }
-  bool is_anothers(uint64_t original) const { return numbers_.is_anothers(original); }
 
   // Writes the numbers that have been given since the last time.
   void write(const LandingNumbers::Write& write);
 
-  // Those without a number; pages of the target's memory with numbers; and whether these could not
-  // be written.
+  // Those without a number; the target's memory that is there for numbers; and whether these could
+  // not be written.
   size_t hashed() const { return hashed_.size(); }
-  size_t pages_written() const { return numbers_.pages_written(); }
+  uint64_t touched_bytes() const { return numbers_.touched_bytes(); }
   bool is_refused() const { return refused_; }
 
  private:
   bool is_numbered(uint64_t original) const;
+  bool number(uint64_t original, CacheAddr code);
   void number_page(uint64_t original);
 
   LandingNumbers numbers_;
   HashedLandings hashed_;
+  translate::Compare compare_ = translate::Compare::kAll64;
   Numbered numbered_ = Numbered::kWhereMany;
   bool refused_ = false;
   FlatMap<bool> pages_;  // that are numbered, by the low 32 bits

@@ -255,8 +255,6 @@ void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
   const std::vector<bool>& busy = units_[ref.unit]->busy_blocks;
   const bool many = !busy.empty() && ref.insn == 0 && busy[ref.block];
   landings_.add(original, code, many ? ReturnsTo::kMany : ReturnsTo::kFew);
-  CHECK(compare_ == Compare::kAll64 || !landings_.is_anothers(original))
-      << "two modules alike in the low 32 bits";
 }
 
 void CodeCache::is_returned_to_often(TargetAddr return_address) {

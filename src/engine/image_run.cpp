@@ -532,10 +532,8 @@ void ImageRun::collect(profile::Profile& result) {
     run.more.emplace_back(name, std::to_string(service_.requests(kind)));
   }
   run.more.emplace_back("code_caches", std::to_string(region_.areas().size()));
-  constexpr uint64_t kPageBytes = 4096;
-  const uint64_t numbers_bytes = cache_.landings().pages_written() * kPageBytes;
-  run.more.emplace_back("memory_tables_bytes",
-                        std::to_string(touched.tables_bytes + numbers_bytes));
+  const uint64_t tables_bytes = touched.tables_bytes + cache_.landings().touched_bytes();
+  run.more.emplace_back("memory_tables_bytes", std::to_string(tables_bytes));
   run.more.emplace_back("memory_code_bytes", std::to_string(touched.code_bytes));
   run.more.emplace_back("memory_threads_bytes", std::to_string(touched.threads_bytes));
   run.more.emplace_back("procedures_replaced", std::to_string(cache_.stats().invalidated));

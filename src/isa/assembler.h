@@ -128,7 +128,6 @@ class Assembler {
     raw(0xff, 0x24, static_cast<uint8_t>(0xc5 | (index & 7) << 3)), u32(abs);
   }
   void jmp_table_rcx8(uint32_t abs) { jmp_table_times8(1, abs); }
-  void jmp_rcx() { raw(0xff, 0xe1); }
   // jmp [slot], the 8-byte slot following at once, aligned so that it may be patched at any time.
   // Returns the slot's address; reaches everywhere.
   CacheAddr jmp_slot(uint64_t target) {

@@ -76,9 +76,13 @@ bool UnitEmitter::leaves_out(const Edge& edge) const {
   return leaves_edges_out_ && edge.to != cfg::kExitBlock && request_.idle_edges[index] != 0;
 }
 
-void UnitEmitter::emit_wait(Mark::Kind kind, const UnitCode::Wait& wait, uint32_t event) {
+void UnitEmitter::emit_wait(const UnitCode::Wait& wait, uint32_t event) {
   as_->align_patch_jmp();
-  mark(kind, kind == Mark::Kind::kWait ? wait.block : wait.edge);
+  if (wait.is_edge()) {
+    mark(Mark::Kind::kEdgeWait, wait.edge);
+  } else {
+    mark(Mark::Kind::kWait, wait.block);
+  }
   code_.waits.push_back(wait);
   code_.waits.back().offset = at();
   emit_ask(event, request_.gateways.event);
@@ -104,7 +108,7 @@ void UnitEmitter::emit_waits() {
   for (const TakenEdge& taken : idle_edges_) {
     UnitCode::Wait wait;
     wait.edge = taken.edge;
-    emit_wait(Mark::Kind::kEdgeWait, wait, request_.first_edge_wait_event + taken.edge);
+    emit_wait(wait, request_.first_edge_wait_event + taken.edge);
     taken.field.point_to(code_.address(code_.waits.back().offset).value());
   }
   wait_at_.assign(code_.blocks.size(), BlockCode::kNone);
@@ -113,14 +117,14 @@ void UnitEmitter::emit_waits() {
     if (code_.blocks[b].exists() || wait_at_[b] != BlockCode::kNone) continue;
     UnitCode::Wait wait;
     wait.block = b;
-    emit_wait(Mark::Kind::kWait, wait, request_.first_wait_event + b);
+    emit_wait(wait, request_.first_wait_event + b);
     wait_at_[b] = code_.waits.back().offset;
   }
 }
 
 void UnitEmitter::emit_late_edge_stubs() {
   for (UnitCode::Wait& wait : code_.waits) {
-    if (wait.edge != UnitCode::Wait::kNone) wait.edge_stub = emit_edge_stub(wait.edge);
+    if (wait.is_edge()) wait.edge_stub = emit_edge_stub(wait.edge);
   }
 }
 

@@ -154,6 +154,12 @@ inline constexpr uint32_t hashed_place(uint64_t original, uint32_t bits) {
   return ((hash - (hash >> 3)) >> 1 | 1u << 31) >> (31 - bits);
 }
 
+// Of the numbers of landings: the page on which that of a landing begins.
+inline constexpr uint32_t kNumbersPageBytes = 4096;
+inline constexpr uint32_t numbers_page(uint64_t original) {
+  return static_cast<uint32_t>(original) / kNumbersPageBytes;
+}
+
 inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
 inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;
 // What leads from one place to another lies apart from bodies, in the last part of the first half.

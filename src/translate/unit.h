@@ -170,7 +170,7 @@ struct Mark {
   };
   uint32_t offset = 0;
   Kind kind = Kind::kEdgeStub;
-  uint32_t index = 0;           // edge, link, site, syscall site, check, block, edge (unit-local)
+  uint32_t index = 0;           // edge, link, site, syscall site, check, block (unit-local)
   uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
   // Others: a jump, by which other stubs may go, too; tcb::kArgument says whose thread it is.
   uint32_t ask_offset = UINT32_MAX;
@@ -225,7 +225,7 @@ enum class Returns : uint8_t {
 // Blocks that never ran may be left out (`EmitRequest::defer`).  Each that others lead to has a
 // stub in its place, at which a thread waits until the monitor has made the rest of the unit: a
 // third part, like the others, which lies behind `cold_begin` too.  The stubs lead there from then
-// on.  So are the stubs of counted edges between blocks that never ran.  What leaves from such
+// on.  So are the stubs of counted edges that never ran.  What leaves from such
 // blocks (links, sites, system calls) is on the lists all the time, behind all others and with its
 // numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
@@ -248,6 +248,7 @@ struct UnitCode {
     uint32_t block = 0;          // for which it stands ...
     uint32_t edge = kNone;       // ... or for the stub of this edge, which is counted, ...
     uint32_t edge_stub = kNone;  // ... and which is here once it has been made
+    bool is_edge() const { return edge != kNone; }
   };
   std::vector<Wait> waits;  // if blocks have been left out
   bool is_whole = true;     // none are

@@ -101,7 +101,7 @@ class UnitEmitter {
   void emit_waits();
   // The end of the stub that was marked last.
   void emit_ask(uint32_t argument, CacheAddr gateway);
-  void emit_wait(Mark::Kind kind, const UnitCode::Wait& wait, uint32_t event);
+  void emit_wait(const UnitCode::Wait& wait, uint32_t event);
   // The edges among them, in the rest of the unit: before that there are none.
   void emit_late_edge_stubs();
 

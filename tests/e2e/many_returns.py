@@ -42,8 +42,9 @@ ALONE = dict(os.environ, TALLY_CACHE="")
 
 for kind, *flags in (("small",), ("large", "-DLARGE")):
     program = compile_c(kind, SOURCE, f"-DROUNDS={ROUNDS}", *flags)
-    for options in ((), ("--no-opt=sparse",), ("--no-opt=sparse", "--no-opt=low32"),
-                    ("--no-opt=recall,joins",)):
+    for options in ((), ("--no-opt=low32",), ("--no-opt=recall,joins",), ("--no-opt=sparse",),
+                    ("--no-opt=sparse", "--no-opt=low32"),
+                    ("--no-opt=sparse", "--no-opt=recall,joins")):
         what = f"{kind} {options}"
         done = accepted(["profile", "-o", path("many.tally"), *options, "--", program], what,
                         env=ALONE)

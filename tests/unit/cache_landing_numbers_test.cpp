@@ -165,6 +165,7 @@ TEST_P(Numbers, WhatWasNotGivenAwayIsNone) {
     numbers_.remove(kBases[1]);
   }
   EXPECT_TRUE(numbers_.add(kBases[1], CacheAddr(0x2000)));
+  EXPECT_EQ(look_up(kBases[1]), 0x2000u);
   EXPECT_TRUE(numbers_.has(kBases[0]));
 }
 

@@ -34,7 +34,8 @@ class LandingsTest : public testing::Test {
     ASSERT_NE(memory, MAP_FAILED);
     tables_ = static_cast<uint8_t*>(memory);
     landings_ = Landings();
-    landings_.begin(tables_, Returns::kJump, CacheAddr(kNone), numbered);
+    landings_.begin(tables_, Returns::kJump, CacheAddr(kNone), translate::Compare::kAll64,
+                    numbered);
   }
   void TearDown() override {
     if (tables_ != nullptr) munmap(tables_, tables::kSizeBytes);
@@ -83,7 +84,7 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kFew);
   landings_.add(0x402010, CacheAddr(0x30), ReturnsTo::kFew);
   write();
-  EXPECT_EQ(landings_.pages_written(), 0u);
+  EXPECT_EQ(landings_.touched_bytes(), 0u);
   EXPECT_EQ(landings_.hashed(), 3u);
   for (const uint64_t at : {0x401010, 0x401020, 0x402010}) EXPECT_EQ(by_number(at), kNone);
   EXPECT_EQ(by_hash(0x401020), 0x20u);
@@ -95,7 +96,7 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   EXPECT_EQ(by_number(0x401020), 0x20u);
   EXPECT_EQ(by_number(0x402010), kNone);
   EXPECT_EQ(landings_.hashed(), 1u);
-  EXPECT_EQ(landings_.pages_written(), 1u);
+  EXPECT_EQ(landings_.touched_bytes(), 4096u);
   // What comes later to that page gets its number at once.
   landings_.add(0x401030, CacheAddr(0x40), ReturnsTo::kFew);
   // Too close to another for one.
@@ -106,14 +107,14 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   EXPECT_EQ(by_number(0x401031), kNone);
   EXPECT_EQ(by_hash(0x401031), 0x50u);
   EXPECT_EQ(by_number(0x403000), 0x60u);
-  EXPECT_EQ(landings_.pages_written(), 2u);
+  EXPECT_EQ(landings_.touched_bytes(), 2 * 4096u);
 }
 
 TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
   landings_.is_returned_to_often(0x401014);
   write();
-  EXPECT_EQ(landings_.pages_written(), 0u);
+  EXPECT_EQ(landings_.touched_bytes(), 0u);
 }
 
 TEST_F(LandingsTest, AllAreNumberedIfThatIsAsked) {
@@ -179,7 +180,7 @@ TEST_F(LandingsTest, LeadWhereTheyWereToldWhateverHappens) {
       ASSERT_EQ(landings_.has(at), known != led.end()) << at;
       ASSERT_EQ(way(at), known == led.end() ? kAsks : known->second) << at;
     }
-    EXPECT_GT(landings_.pages_written(), 3u);
+    EXPECT_GT(landings_.touched_bytes(), 3 * 4096u);
     EXPECT_GT(landings_.hashed(), 10000u);
     const TargetRange gone{TargetAddr(0x400000), TargetAddr(0x408000)};
     landings_.remove(gone);

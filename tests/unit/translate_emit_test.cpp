@@ -330,7 +330,7 @@ void Units::check_left_out() const {
     ASSERT_TRUE(edge.kind != cfg::EdgeKind::kLeave || links.contains({edge.from, e}));
   }
   for (const UnitCode::Wait& wait : code_.waits) {
-    const bool is_edge = wait.edge != UnitCode::Wait::kNone;
+    const bool is_edge = wait.is_edge();
     ASSERT_TRUE(waits.emplace(is_edge ? wait.edge : wait.block, is_edge).second);
     if (is_edge) {
       const cfg::Edge& edge = procedure_->edges[wait.edge];
@@ -360,8 +360,7 @@ void Units::lead_waits_on() {
   for (const UnitCode::Wait& wait : code_.waits) {
     const auto at = static_cast<uint32_t>(code_.address(wait.offset) - code_.begin);
     isa::Assembler as(buffer_.data() + at, 5, code_.begin + at);
-    const bool is_edge = wait.edge != UnitCode::Wait::kNone;
-    as.jmp(code_.address(is_edge ? wait.edge_stub : code_.blocks[wait.block].label).value());
+    as.jmp(code_.address(wait.is_edge() ? wait.edge_stub : code_.blocks[wait.block].label).value());
   }
 }
 

@@ -6,18 +6,12 @@
 #include <random>
 
 #include "cache/hashed_landings.h"
-#include "executable_memory.h"
-#include "low_tables.h"
-#include "thread_block.h"
-#include "translate/layout.h"
-#include "translate/unit.h"
+#include "gateway_in_process.h"
 
 namespace tally::translate {
 namespace {
 
-constexpr uint64_t kRaxInside = 0x1a2b3c4d, kRdxInside = 0x5e6f7081;
-constexpr uint64_t kRcxInside = 0x1122334455667788;
-constexpr size_t kAskingCode = 0x8000, kGateway = 0x1000, kLandingCode = 0x9000;
+constexpr size_t kLandingCode = 0x9000;
 constexpr size_t kLandingBytes = 64, kLandings = 64;
 constexpr uint64_t kAsked = 0xff;
 
@@ -28,17 +22,14 @@ enum class Way : uint8_t {
 };
 constexpr Way kWays[] = {Way::kLookup, Way::kPopped, Way::kPop};
 
-class Lookups : public testing::Test {
+class Lookups : public GatewayInProcess {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(code_.ok() && tables_.ok() && block_.ok());
-    isa::Assembler as = code_.assembler(kGateway);
-    gateway_ = emit_gateway(as, tables_.base());
+    GatewayInProcess::SetUp();
+    if (HasFatalFailure()) return;
     isa::Assembler asked = code_.assembler(kAskingCode);
     emit_leave(asked, kAsked);
-    isa::Assembler entry(code_.at(kGateway) + (gateway_.entries.ret - gateway_.begin), 5,
-                         gateway_.entries.ret);
-    entry.jmp(code_.address(kAskingCode).value());
+    divert(gateway_.entries.ret);
     for (size_t i = 0; i < kLandings; ++i) {
       isa::Assembler landing = code_.assembler(kLandingCode + i * kLandingBytes);
       emit_leave(landing, i);
@@ -95,10 +86,6 @@ class Lookups : public testing::Test {
   uint32_t left() const { return static_cast<uint32_t>(block_.get(tcb::kLookupsLeft)); }
 
   static constexpr uint32_t kLookupsLeft = 1u << 30;
-  Executable code_;
-  Tables tables_;
-  ThreadBlock block_;
-  GatewayCode gateway_;
   engine::HashedLandings hashed_;
 };
 

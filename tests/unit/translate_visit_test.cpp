@@ -7,35 +7,26 @@
 
 #include "cache/hashed_landings.h"
 #include "cache/known_targets.h"
-#include "executable_memory.h"
-#include "low_tables.h"
-#include "thread_block.h"
-#include "translate/layout.h"
-#include "translate/unit.h"
+#include "gateway_in_process.h"
 
 namespace tally::translate {
 namespace {
 
-constexpr uint64_t kRaxInside = 0x1a2b3c4d, kRdxInside = 0x5e6f7081;
-constexpr uint64_t kRcxInside = 0x1122334455667788;
 constexpr uint64_t kSite = 4711;
-constexpr size_t kKnownCode = 0x8000, kAskingCode = 0x9000, kGateway = 0x1000;
+constexpr size_t kKnownCode = 0x9000;
 constexpr uint32_t kReturnAddress = 0x2468;  // of the calls that are looked up
 enum Where : uint8_t { kThere = 1, kAsked = 2 };
 
-class Visits : public testing::Test {
+class Visits : public GatewayInProcess {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(code_.ok() && tables_.ok() && block_.ok());
-    isa::Assembler as = code_.assembler(kGateway);
-    gateway_ = emit_gateway(as, tables_.base());
+    GatewayInProcess::SetUp();
+    if (HasFatalFailure()) return;
     // Whoever asks comes back at once.
     isa::Assembler asked = code_.assembler(kAskingCode);
     asked.mov_rcx_gs(tcb::kSpillRcx);
     emit_leave(asked, kAsked);
-    isa::Assembler entry(code_.at(kGateway) + (gateway_.entries.indirect - gateway_.begin), 5,
-                         gateway_.entries.indirect);
-    entry.jmp(code_.address(kAskingCode).value());
+    divert(gateway_.entries.indirect);
     isa::Assembler there = code_.assembler(kKnownCode);
     emit_leave(there, kThere);
     // The entries: as a miss stub comes to them, behind a call with its return address on the
@@ -98,10 +89,6 @@ class Visits : public testing::Test {
     return static_cast<Where>(where);
   }
 
-  Executable code_;
-  Tables tables_;
-  ThreadBlock block_;
-  GatewayCode gateway_;
   engine::KnownTargets known_;
   const TargetAddr target_{0x7f12'3456'7890};
 };
