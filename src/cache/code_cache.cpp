@@ -379,6 +379,7 @@ EmitRequest CodeCache::emit_request(const Unit& unit, const cfg::Procedure& proc
       return SealedMemory::may_hold(*unit.module, slot);
     };
   }
+  request.near_jumps = optimizations_.has(Optimization::kNear);
   request.flags_assumed_live = flags_assumed_live();
   request.first_link = unit.first_link;
   request.first_site = unit.first_site;

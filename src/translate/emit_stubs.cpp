@@ -14,6 +14,8 @@ void UnitEmitter::emit_rest(UnitCode& code) {
     if (!code_.blocks[b].exists()) code_.order.push_back(b);
   }
   next_.assign(code_.blocks.size(), cfg::kExitBlock);
+  place_.assign(code_.blocks.size(), BlockCode::kNone);
+  for (const BlockCode& block : code_.blocks) emitted_.push_back(block.exists());
   for (size_t i = before + 1; i < code_.order.size(); ++i) {
     next_[code_.order[i - 1]] = code_.order[i];
   }

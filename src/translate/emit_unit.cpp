@@ -25,6 +25,7 @@ UnitCode UnitEmitter::emit() {
   emit_cold();
   if (!code_.is_whole) emit_waits();
   apply_fixups();
+  apply_near_fixups();
   code_.cold_bytes = cold_.offset() - cold_base_;
   code_.size_bytes =
       hot_.overflowed() || cold_.overflowed() ? 0 : code_.body_bytes + code_.cold_bytes;
@@ -51,6 +52,9 @@ void UnitEmitter::find_return_edges() {
 void UnitEmitter::find_neighbours() {
   const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
   next_.assign(count, cfg::kExitBlock);
+  place_.assign(count, BlockCode::kNone);
+  emitted_.assign(count, false);
+  for (BlockIndex i = 0; i < count; ++i) place_[in_order(i)] = i;
   for (BlockIndex i = 1; i < count; ++i) {
     if (plan_.order.empty() || i != plan_.in_body) next_[in_order(i - 1)] = in_order(i);
   }
@@ -94,6 +98,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
   code.landing = BlockCode::kNone;
   if (behind_a_call(b)) emit_landing(b);
   code.label = at();
+  emitted_[b] = true;
   if (request_.where != 0 && b == procedure_.entry_block) {
     as_->mov_gs32_imm(tcb::kWhere, request_.where);
   }
@@ -215,72 +220,6 @@ void UnitEmitter::patch_displacement(uint32_t field, uint64_t target) {
       << "RIP-relative operand out of reach";
   const uint64_t field_end = as_->here().value() - as_->offset() + field + 4;
   as_->patch_rel32(field, field_end + static_cast<uint64_t>(distance));
-}
-
-void UnitEmitter::emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall) {
-  const Edge& edge = procedure_.edges[edge_index];
-  if (edge.to == cfg::kExitBlock) {
-    as_->align_patch(1);
-    as_->jmp(as_->here().value());
-    add_link(last_field(), edge.target, from, edge_index);
-    return;
-  }
-  if (may_fall && falls_into(from, edge.to)) return;
-  as_->jmp(as_->here().value());
-  fixups_.push_back({last_field(), edge.to});
-}
-
-void UnitEmitter::emit_next(BlockIndex b, uint32_t edge_index) {
-  const int32_t counter = plan_.edge_counter[edge_index];
-  if (counter != kNoCounter) {
-    code_.blocks[b].edge_counted = emit_count(counter, live_into(procedure_.edges[edge_index]));
-    code_.blocks[b].inline_edge = edge_index;
-  }
-  emit_jump_along(b, edge_index, true);
-}
-
-void UnitEmitter::add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
-  const Link link{field.address(), CacheAddr(), target, block, edge};
-  const uint32_t index = put(link, code_.links, listed_.link, [&](const Link& listed) {
-    return std::pair(listed.block, listed.edge) < std::pair(block, edge);
-  });
-  cold_links_.push_back({field, index});
-}
-
-void UnitEmitter::emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
-  const Edge& edge = procedure_.edges[edge_index];
-  if (plan_.edge_counter[edge_index] != kNoCounter) {
-    taken_edges_.push_back({field, edge_index});
-  } else if (edge.to == cfg::kExitBlock) {
-    add_link(field, edge.target, b, edge_index);
-  } else {
-    fixups_.push_back({field, edge.to});
-  }
-}
-
-void UnitEmitter::emit_conditional(BlockIndex b, const Insn& insn) {
-  const uint32_t taken = procedure_.blocks[b].first_edge;
-  // Turned round where what it jumps to lies next.
-  const Edge& ahead = procedure_.edges[taken];
-  const bool turned = ahead.to != cfg::kExitBlock && falls_into(b, ahead.to);
-  as_->align_patch(2);
-  as_->jcc(turned ? insn.condition ^ 1u : insn.condition, as_->here().value());
-  emit_taken(b, turned ? taken + 1 : taken, last_field());
-  emit_next(b, turned ? taken : taken + 1);
-}
-
-void UnitEmitter::emit_counted_jump(BlockIndex b, const Insn& insn) {
-  const uint32_t taken = procedure_.blocks[b].first_edge;
-  const auto bytes = bytes_of(insn);
-  as_->bytes(bytes.data(), bytes.size() - 1);
-  as_->u8(5);
-  as_->jmp(as_->here().value());
-  const uint32_t fall_field = as_->offset() - 4;
-  as_->align_patch(1);
-  as_->jmp(as_->here().value());
-  emit_taken(b, taken, last_field());
-  as_->patch_rel32(fall_field, as_->here().value());
-  emit_next(b, taken + 1);
 }
 
 void UnitEmitter::emit_push_return(const Insn& insn) {
@@ -531,8 +470,20 @@ std::optional<uint32_t> UnitCode::block_at(uint32_t offset) const {
   return order.empty() ? low - 1 : order[low - 1];
 }
 
+// Where a jump was expected to be near, and is not, all is done once more without that.
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request) {
-  return UnitEmitter(hot, cold, request).emit();
+  std::vector<BlockIndex> far;
+  while (true) {
+    isa::Assembler body = hot, behind = cold;
+    UnitEmitter emitter(body, behind, request, far);
+    UnitCode code = emitter.emit();
+    if (emitter.too_far().empty() || code.size_bytes == 0) {
+      hot = body;
+      cold = behind;
+      return code;
+    }
+    far.insert(far.end(), emitter.too_far().begin(), emitter.too_far().end());
+  }
 }
 
 void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code) {

@@ -320,6 +320,7 @@ struct EmitRequest {
   bool by_index = true;   // and may be led by the program's own index
   // Whether the pointer in a slot at a fixed address may be there to last; none: no pointer is.
   std::function<bool(TargetAddr slot)> may_last;
+  bool near_jumps = true;          // jumps inside the unit take two bytes where that suffices
   uint8_t flags_assumed_live = 0;  // flags that counters keep even where they are known to be dead
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap

@@ -1,6 +1,7 @@
 // The emitter behind emit_unit and emit_rest: what its two halves share.
 //
-// emit_unit.cpp writes blocks and the instructions that end them, emit_stubs.cpp what lies behind
+// emit_unit.cpp writes blocks and the instructions that end them, of which emit_jumps.cpp the direct
+// jumps, emit_stubs.cpp what lies behind
 // them: thunks of calls, stubs, addresses that calls push, and what stands for blocks that were
 // left out.  See unit.h for what the code looks like and why.
 #pragma once
@@ -28,16 +29,21 @@ using isa::Insn;
 // Of one unit, and used once: emit() or emit_rest().
 class UnitEmitter {
  public:
-  UnitEmitter(Assembler& hot, Assembler& cold, const EmitRequest& request)
+  // `far`: blocks whose jumps ahead are known to lead too far for a distance of one byte.
+  UnitEmitter(Assembler& hot, Assembler& cold, const EmitRequest& request,
+              const std::vector<BlockIndex>& far = {})
       : hot_(hot),
         cold_(cold),
         as_(&hot),
         request_(request),
         procedure_(*request.procedure),
         plan_(*request.plan),
-        bytes_(request.view->code_at(request.procedure->range.begin)) {}
+        bytes_(request.view->code_at(request.procedure->range.begin)),
+        far_(far) {}
 
   UnitCode emit();
+  // Whose jumps have led too far after all.  If there are any, the code is not to be used.
+  const std::vector<BlockIndex>& too_far() const { return too_far_; }
 
   // The blocks that were left out of `code`, behind each other.
   void emit_rest(UnitCode& code);
@@ -54,6 +60,10 @@ class UnitEmitter {
     Field field;
     BlockIndex block;
     Into into = Into::kLabel;
+  };
+  struct NearFixup {  // the same, of one byte, from a block to one that lies ahead
+    uint32_t offset = 0;
+    BlockIndex from, to;
   };
   struct PendingThunk {
     Field field;  // of the `call`
@@ -178,6 +188,14 @@ class UnitEmitter {
   void copy(const Insn& insn);
   void patch_displacement(uint32_t field, uint64_t target);
 
+  // A jump to a block of the unit, along which nothing will ever be patched.  It takes two bytes
+  // where the block is near: one that lies behind, or is expected to be near.
+  void emit_jump_inside(std::optional<uint8_t> condition, BlockIndex from, BlockIndex to);
+  bool is_near_behind(BlockIndex to) const;
+  bool is_near_ahead(BlockIndex from, BlockIndex to) const;
+  uint32_t expected_bytes(BlockIndex b) const;
+  void apply_near_fixups();
+
   // A jump along an edge whose counter, if any, has been emitted.
   void emit_jump_along(BlockIndex from, uint32_t edge_index, bool may_fall);
 
@@ -201,7 +219,12 @@ class UnitEmitter {
     return static_cast<uint32_t>(at - list.begin());
   }
 
+  // Where a 32-bit distance leads that stands for an edge.
   void emit_taken(BlockIndex b, uint32_t edge_index, Field field);
+  bool is_plain_inside(uint32_t edge_index) const {
+    return plan_.edge_counter[edge_index] == kNoCounter &&
+           procedure_.edges[edge_index].to != cfg::kExitBlock;
+  }
   void emit_conditional(BlockIndex b, const Insn& insn);
 
   // loop, jrcxz: only 8-bit distances, so they hop over a jump to the fall-through path.
@@ -279,6 +302,10 @@ class UnitEmitter {
   std::optional<IndexHead> head_;
   std::vector<uint32_t> return_edge_;
   std::vector<BlockIndex> next_;
+  std::vector<uint32_t> place_;  // by block: in the order; kNone if it is not emitted this time
+  std::vector<bool> emitted_;    // by block
+  std::vector<BlockIndex> far_, too_far_;
+  std::vector<NearFixup> near_fixups_;
   std::vector<Fixup> fixups_;
   std::vector<TakenEdge> taken_edges_;
   std::vector<ColdLink> cold_links_;
