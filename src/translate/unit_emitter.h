@@ -1,9 +1,8 @@
 // The emitter behind emit_unit and emit_rest: what its two halves share.
 //
-// emit_unit.cpp writes blocks and the instructions that end them, of which emit_jumps.cpp the direct
-// jumps, emit_stubs.cpp what lies behind
-// them: thunks of calls, stubs, addresses that calls push, and what stands for blocks that were
-// left out.  See unit.h for what the code looks like and why.
+// emit_unit.cpp writes blocks and the instructions that end them, of these emit_jumps.cpp the direct
+// jumps; emit_stubs.cpp what lies behind them: thunks of calls, stubs, addresses that calls push, and
+// what stands for blocks that were left out.  See unit.h for what the code looks like and why.
 #pragma once
 
 #include <algorithm>

@@ -84,8 +84,8 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
     program = compile_c(kind, SOURCE, *flags)
     results, misses, code = {}, {}, {}
     for off in ("", "ahead", "tables", "ahead,tables", "joins", "hashes", "flags", "low32",
-                "unspilled", "index", "index,again", "sealed", "through", "packed", "sparse", "near",
-                "again"):
+                "unspilled", "index", "index,again", "sealed", "through", "packed", "sparse",
+                "near", "again"):
         file = f"{kind}-{off.replace(',', '-') or 'on'}.tally"
         option = [f"--no-opt=recall{',' if off else ''}{off}".replace(",again", "")]
         done = accepted(["profile", "-o", path(file), *option, "--", program], f"{kind} {off}")
