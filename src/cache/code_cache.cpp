@@ -335,7 +335,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
                      area.base + area.used_bytes);
   const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
-  isa::Assembler cold(area.memory + cold_at, kAreaSizeBytes - cold_at, area.base + cold_at);
+  isa::Assembler cold(area.memory + cold_at, kAreaColdEnd - cold_at, area.base + cold_at);
   unit.code = emit_unit(hot, cold, request);
   if (unit.code.size_bytes == 0) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
@@ -343,6 +343,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   }
   if (!unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
   if (!unit.code.is_whole) stats_.deferred += unit.plan.order.size() - unit.plan.in_body;
+  take_asks(unit.code, area);
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
   std::vector<uint8_t>().swap(unit.idle_edges);
   // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
@@ -352,6 +353,13 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
   note_resumes(unit.code);
   return Ok{};
+}
+
+void CodeCache::take_asks(UnitCode& code, Area& area) {
+  stats_.asks_with_code += code.asks_with_code;
+  code.asks_with_code = 0;
+  area.asks.insert(area.asks.end(), code.asks.begin(), code.asks.end());
+  std::vector<Ask>().swap(code.asks);
 }
 
 // Where threads go on behind the probes.
@@ -390,6 +398,11 @@ EmitRequest CodeCache::emit_request(const Unit& unit, const cfg::Procedure& proc
   request.first_check_event = kStaleEventBase + unit.first_check;
   request.first_wait_event = kWaitEventBase + unit.first_block;
   request.first_edge_wait_event = kEdgeWaitEventBase + unit.first_edge;
+  request.area = area.base;
+  if (optimizations_.has(Optimization::kAsks)) {
+    request.first_ask = static_cast<uint32_t>(area.asks.size());
+    request.asks_end = area.asks_max();
+  }
   return request;
 }
 
@@ -481,7 +494,7 @@ void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)
 
 const CodeRecord* CodeCache::record_at(CacheAddr address) const {
   for (const Area& area : region_.areas()) {
-    if (address < area.base || address >= area.base + kAreaSizeBytes) continue;
+    if (address < area.base || address >= area.base + kAreaColdEnd) continue;
     const size_t part = record_index(area, address);
     if (part >= records_.size()) return nullptr;
     const auto& records = records_[part];

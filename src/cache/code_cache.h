@@ -76,13 +76,14 @@ struct CodeRecord {
 struct CacheStats {
   uint64_t units = 0, instructions = 0, blocks = 0, edges = 0, code_bytes = 0, pairs = 0;
   uint64_t counters = 0;
-  uint64_t known = 0;        // units whose procedure another image run had found
-  uint64_t weighed = 0;      // procedures whose counters were placed by an earlier run's weights
-  uint64_t apart = 0;        // blocks that lie apart, since by these weights they never ran
-  uint64_t deferred = 0;     // of them, those that were left out at first ...
-  uint64_t made_late = 0;    // ... and those that got their code after all
-  uint64_t noted = 0;        // visits that threads have noted by themselves
-  uint64_t reread = 0;       // units whose procedure an earlier run of the program had found
+  uint64_t known = 0;           // units whose procedure another image run had found
+  uint64_t weighed = 0;         // procedures whose counters were placed by an earlier run's weights
+  uint64_t apart = 0;           // blocks that lie apart, since by these weights they never ran
+  uint64_t deferred = 0;        // of them, those that were left out at first ...
+  uint64_t made_late = 0;       // ... and those that got their code after all
+  uint64_t asks_with_code = 0;  // places that ask and take memory (Region::map_asks)
+  uint64_t noted = 0;           // visits that threads have noted by themselves
+  uint64_t reread = 0;          // units whose procedure an earlier run of the program had found
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t renewed = 0;      // units that others stand for, with this run's own weights ...
@@ -191,6 +192,8 @@ class CodeCache : public Translated {
   // Translates what is sure to be asked for after what the last answers have translated, and what
   // an earlier run has been asked for.
   void translate_ahead();
+  // Before that: sees to it that there are asks for what will be translated next.
+  Status reserve_asks();
 
   // What an earlier run has left; before anything is translated.
   void set_recollection(Recollection recollection);
@@ -294,6 +297,9 @@ class CodeCache : public Translated {
   // In front of an answer: writes to the target what its returns find their landings by.
   void write_landings();
   const Landings& landings() const { return landings_; }
+  // How many returns are looked up before one asks.  Where an earlier run's weights are known, most
+  // of what is returned to often has a number from the start.
+  uint32_t lookups() const { return weights_ != nullptr ? kLookupsMax : landings_.lookups(); }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;
@@ -361,7 +367,8 @@ class CodeCache : public Translated {
   // See defer.cpp.
   bool may_defer(const Unit& unit) const;
   Status emit_rest(Unit& unit);
-  void register_rest(const Unit& unit, uint32_t old_links);
+  void register_rest(Unit& unit, uint32_t old_links);
+  void take_asks(translate::UnitCode& code, Area& area);
   bool has_code(BlockRef ref) const {
     return units_[ref.unit]->code.is_whole || units_[ref.unit]->code.blocks[ref.block].exists();
   }
@@ -451,6 +458,7 @@ class CodeCache : public Translated {
   };
   static std::vector<Certain> certain_callees(const Unit& unit);
   bool has_room_for_guesses() const;
+  bool is_to_be_recalled(uint32_t index, const Module& module) const;
   void recall_fresh();
   std::vector<Recollection::Asked> asked_of(uint32_t index, const Module& module) const;
   void recall_units(uint32_t index, const Module& module);

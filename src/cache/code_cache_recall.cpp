@@ -52,16 +52,21 @@ EdgeWeights::Known CodeCache::weights_of(const Module& module,
   return weights_->find(module.image->build_id(), procedure, shape_of(procedure));
 }
 
+// Whether a module is this one of the earlier run, and has not been recalled yet.
+bool CodeCache::is_to_be_recalled(uint32_t index, const Module& module) const {
+  // Jump tables are found in memory: not before they have been relocated.
+  return is_recalled(module) && module.sealed && recalled_[index] == nullptr &&
+         recollection_.modules[index] == module.image->build_id();
+}
+
 // The parts of modules that code has been asked for since the last time.
 void CodeCache::recall_fresh() {
   if (recollection_.modules.empty()) return;
   bool more = false;
   for (size_t i = 0; i < fresh_.size(); ++i) {
     const Module& module = *units_[fresh_[i]]->module;
-    // Jump tables are found in memory: not before they have been relocated.
-    if (!is_recalled(module) || !module.sealed) continue;
     for (uint32_t m = 0; m < recalled_.size(); ++m) {
-      if (recalled_[m] != nullptr || recollection_.modules[m] != module.image->build_id()) continue;
+      if (!is_to_be_recalled(m, module)) continue;
       recalled_[m] = &module;
       recall_units(m, module);
       recall_links(m, module);
@@ -69,6 +74,32 @@ void CodeCache::recall_fresh() {
     }
   }
   if (more) recall_pairs();
+}
+
+// Each place is a part of a mapping of the target's, which only a request can make: before what is
+// translated ahead there must be enough.  What has none is a stub.
+Status CodeCache::reserve_asks() {
+  constexpr uint32_t kSpare = 2 * asks::kPerPage, kOfProcedure = 16;
+  if (!optimizations_.has(Optimization::kAsks)) return Ok{};
+  std::vector<uint32_t> wanted;  // by area
+  for (const Area& area : region_.areas()) {
+    wanted.push_back(static_cast<uint32_t>(area.asks.size()) + kSpare);
+  }
+  std::vector<uint32_t> counted;
+  for (const uint32_t id : fresh_) {
+    const Module& module = *units_[id]->module;
+    for (uint32_t m = 0; m < recalled_.size(); ++m) {
+      if (!is_to_be_recalled(m, module) || std::ranges::find(counted, m) != counted.end()) continue;
+      counted.push_back(m);
+      const auto procedures =
+          std::ranges::count(recollection_.asked, m, &Recollection::Asked::module);
+      wanted[module.area->index] += static_cast<uint32_t>(procedures) * kOfProcedure;
+    }
+  }
+  for (Area& area : region_.areas()) {
+    TRY(region_.map_asks(area, wanted[area.index], remote_call_));
+  }
+  return Ok{};
 }
 
 // What an earlier run has asked for in a module: those that ran often first, so that they lie

@@ -10,8 +10,12 @@
 // what has no code was not executed, and its counters are zero.  The first thread that comes to
 // such a block waits at a stub, and the rest of the unit is made: once for each unit.
 //
-//     body:  A: ...; jz C'      C':  ask for block C      becomes   C':  jmp C
+//     body:  A: ...; jz C'      C':  ask for block C      becomes   A: ...; jz C
 //            B: ...; ret
+//
+// C' is one of many places that are all alike and take no memory of their own (cache/region.h,
+// `map_asks`); or a stub, if there is no such place, or what leads there could not be patched while
+// threads run.  A stub becomes a jump to C.
 //
 // Counters of such units are mostly on edges that never ran, since there they cost nothing.  Where
 // such an edge jumps, its stub (an increment and a jump) is left out in the same way, and made with
@@ -52,7 +56,7 @@ Status CodeCache::emit_rest(Unit& unit) {
   }
   Area& area = *unit.area;
   const uint64_t at = kAreaHalfBytes + area.cold_used_bytes;
-  if (at + rest_bound_bytes(*procedure, unit.code) > kAreaSizeBytes) {
+  if (at + rest_bound_bytes(*procedure, unit.code) > kAreaColdEnd) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
@@ -63,18 +67,19 @@ Status CodeCache::emit_rest(Unit& unit) {
   stats_.made_late += unit.procedure.blocks.size() - unit.code.order.size();
   {
     const PhaseTimer timer(phases_, Phase::kEmit);
-    isa::Assembler cold(area.memory + at, kAreaSizeBytes - at, area.base + at);
+    isa::Assembler cold(area.memory + at, kAreaColdEnd - at, area.base + at);
     EmitRequest request = emit_request(unit, *procedure, area);
     request.view = &file;
     request.returns = unit.code.returns;
     translate::emit_rest(cold, request, unit.code);
     area.cold_used_bytes += (unit.code.rest_bytes + 15u) & ~15u;
+    take_asks(unit.code, area);
   }
   register_rest(unit, old_links);
   return Ok{};
 }
 
-void CodeCache::register_rest(const Unit& unit, uint32_t old_links) {
+void CodeCache::register_rest(Unit& unit, uint32_t old_links) {
   const PhaseTimer timer(phases_, Phase::kLink);
   const UnitCode& code = unit.code;
   add_record(*unit.area,
@@ -93,10 +98,16 @@ void CodeCache::register_rest(const Unit& unit, uint32_t old_links) {
     if (optimizations_.has(Optimization::kJoins)) join_or_wait(unit.first_link + i);
   }
   // Last of all: from now on threads get there.
+  const auto made = [&](const UnitCode::Wait& wait) {
+    return wait.is_edge() ? code.address(wait.edge_stub) : unit.label(wait.block);
+  };
   for (const UnitCode::Wait& wait : code.waits) {
-    put_jmp(code.address(wait.offset) + 1,
-            wait.is_edge() ? code.address(wait.edge_stub) : unit.label(wait.block));
+    if (!wait.is_ask) put_jmp(wait.address + 1, made(wait));
   }
+  for (const UnitCode::WaitField& one : code.wait_fields) {
+    set_branch(one.field, made(code.waits[one.wait]));
+  }
+  std::vector<UnitCode::WaitField>().swap(unit.code.wait_fields);
 }
 
 // Must be asked before any way is made into a block.

@@ -1,6 +1,7 @@
 // See landings.h.
 #include "cache/landings.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,12 @@ void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
 
 void Landings::is_returned_to_often(uint64_t original) {
   if (hashed_.has(original)) number_page(original);
+}
+
+uint32_t Landings::lookups() const {
+  constexpr size_t kFew = 4096;  // landings
+  const size_t times = hashed_.size() / kFew + 1;
+  return std::max(kLookupsMin, kLookupsMax / static_cast<uint32_t>(times));
 }
 
 void Landings::remove(uint64_t original) {

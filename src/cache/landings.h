@@ -8,9 +8,11 @@
 // numbers.  That is known
 //
 //   from an earlier run    its weights say that a landing will be returned to often, or
-//   from this one          of the returns that look their landing up, one in `kLookups` asks: its
-//                          page is numbered then (tcb::kLookupsLeft).  So a page is numbered after
-//                          that many lookups on the average, some tens of microseconds
+//   from this one          of the returns that look their landing up, one in so many asks: its page
+//                          is numbered then (tcb::kLookupsLeft).  So a page is numbered after that
+//                          many lookups on the average, some tens of microseconds; sooner in a
+//                          program with many landings, whose table is in no cache, and to which a
+//                          page is little (`lookups`)
 //
 // What can have no number even so (landing_numbers.h) stays in the hash table.
 //
@@ -28,8 +30,10 @@
 
 namespace tally::engine {
 
-// How many returns find their landing by looking it up before the next one asks.
-inline constexpr uint32_t kLookups = 4096;
+// How many returns find their landing by looking it up before the next one asks: in small programs,
+// and in large ones.
+inline constexpr uint32_t kLookupsMax = 4096;
+inline constexpr uint32_t kLookupsMin = 512;
 
 enum class ReturnsTo : uint8_t {
   kFew,  // or nothing is known
@@ -59,6 +63,9 @@ class Landings {
 
   // Writes the numbers that have been given since the last time.
   void write(const LandingNumbers::Write& write);
+
+  // How many more are to be looked up before one asks.
+  uint32_t lookups() const;
 
   // Those without a number; the target's memory that is there for numbers; and whether these could
   // not be written.

@@ -81,7 +81,7 @@ Status CodeCache::check_room() const {
   }
   for (const Area& area : region_.areas()) {
     if (area.used_bytes + kSpareBytes > kAreaPieces ||
-        area.cold_used_bytes + kSpareBytes > kAreaHalfBytes) {
+        kAreaHalfBytes + area.cold_used_bytes + kSpareBytes > kAreaColdEnd) {
       return make_error("the code cache is full ({} MB); the program runs more code than fits",
                         kAreaSizeBytes >> 20);
     }

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace tally::engine {
 namespace {
@@ -295,6 +297,10 @@ Area& Region::place_area(CacheAddr base) {
   isa::Assembler as(area.memory, kAreaPieces, area.base);
   area.gateway = emit_gateway(as, tables_base_, areas_.empty() ? nullptr : &areas_.front().gateway);
   area.used_bytes = (as.offset() + 63u) & ~63u;
+  if (areas_.empty()) {
+    const uint64_t entry = area.gateway.entries.ask.value();
+    memcpy(tables() + tables::kAskEntry, &entry, sizeof entry);
+  }
   areas_.push_back(area);
   return areas_.back();
 }
@@ -388,11 +394,53 @@ Status Region::forget_target(const RemoteCall& call) {
   return Ok{};
 }
 
-Area* Region::area_at(CacheAddr address) {
-  for (Area& area : areas_) {
+const Area* Region::area_at(CacheAddr address) const {
+  for (const Area& area : areas_) {
     if (address >= area.base && address < area.base + kAreaSizeBytes) return &area;
   }
   return nullptr;
+}
+
+Area* Region::area_at(CacheAddr address) {
+  const Area* area = std::as_const(*this).area_at(address);
+  return area == nullptr ? nullptr : &areas_[area->index];
+}
+
+// The first area has those that are made where they are; all others are mapped from the attic.
+Status Region::map_asks(Area& area, uint32_t asks, const RemoteCall& call) {
+  constexpr uint32_t kTimes = 16, kPagesMax = 64;  // of a mapping
+  while (area.asks_max() < asks && area.ask_pages < asks::kPagesMax && !asks_refused_) {
+    const uint32_t pages = std::min({std::bit_floor(std::max(area.ask_pages / kTimes, 1u)),
+                                     kPagesMax, asks::kPagesMax - area.ask_pages});
+    for (; ask_pages_made_ < pages; ++ask_pages_made_) {
+      isa::Assembler as(areas_.front().memory + asks::kBegin + ask_pages_made_ * asks::kPageBytes,
+                        asks::kPageBytes, CacheAddr());
+      emit_asks(as, tables_base_);
+    }
+    const bool is_there = area.index == 0 && area.ask_pages + pages <= ask_pages_made_;
+    if (!is_there) {
+      const uint64_t to = area.base.value() + asks::kBegin + area.ask_pages * asks::kPageBytes;
+      TRY_ASSIGN(const int64_t moved,
+                 call(SYS_mremap, {attic_base_ + asks::kBegin, 0, pages * asks::kPageBytes,
+                                   MREMAP_MAYMOVE | MREMAP_FIXED, to, 0}));
+      asks_refused_ = moved != static_cast<int64_t>(to);
+      if (asks_refused_) return Ok{};
+    }
+    area.ask_pages += pages;
+  }
+  return Ok{};
+}
+
+const Ask* Region::ask_at(CacheAddr address, CacheAddr behind) const {
+  const Area* area = area_at(address);
+  if (area == nullptr || !area->is_among_asks(address)) return nullptr;
+  const auto offset = [&](CacheAddr at) { return static_cast<uint64_t>(at - area->base); };
+  if (asks::is_in_tail(offset(address))) {
+    if (!area->is_among_asks(behind) || asks::is_in_tail(offset(behind))) return nullptr;
+    address = behind;
+  }
+  const uint32_t number = asks::number_at(offset(address));
+  return number < area->asks.size() ? &area->asks[number] : nullptr;
 }
 
 uint8_t* Region::code(CacheAddr address) {

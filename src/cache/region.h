@@ -30,11 +30,20 @@ struct Area {
   uint64_t piece_used_bytes = 0;  // of what lies behind: pairs, arrivals
   uint64_t cold_used_bytes = 0;   // of the second half: what runs seldom
   translate::GatewayCode gateway;
+  std::vector<translate::Ask> asks;  // by number (translate::asks)
+  uint32_t ask_pages = 0;            // that are mapped
 
+  uint32_t asks_max() const { return ask_pages * translate::asks::kPerPage; }
+  bool is_among_asks(CacheAddr address) const {
+    const auto offset = static_cast<uint64_t>(address - base);
+    return offset >= translate::asks::kBegin && offset < translate::kAreaSizeBytes;
+  }
   // What is left is for the pairs and arrivals of the units it holds; new units go elsewhere.
   bool is_for_pieces() const {
-    constexpr uint64_t kUnitsBytesMax = translate::kAreaHalfBytes * 3 / 4;
-    return used_bytes > kUnitsBytesMax || cold_used_bytes > kUnitsBytesMax;
+    constexpr uint64_t kBodiesBytesMax = translate::kAreaHalfBytes * 3 / 4;
+    constexpr uint64_t kColdBytesMax =
+        (translate::kAreaColdEnd - translate::kAreaHalfBytes) * 3 / 4;
+    return used_bytes > kBodiesBytesMax || cold_used_bytes > kColdBytesMax;
   }
 };
 
@@ -65,6 +74,12 @@ class Region {
   // Maps one more area within reach of `range` (all of a module, and of the areas it has); uses an
   // existing one if it reaches.  nullptr in no case.
   Result<Area*> area_for(TargetRange range, tracee::Process& process, const RemoteCall& call);
+
+  // Sees to it that an area has room for so many asks in all, as far as the kernel lets it: each
+  // page of them is a mapping of its own.
+  Status map_asks(Area& area, uint32_t asks, const RemoteCall& call);
+  // What is asked for there; null where nothing is.  `behind`: what the tail of a page goes by.
+  const translate::Ask* ask_at(CacheAddr address, CacheAddr behind) const;
 
   // Closes the target's descriptor of the region.  Areas mapped later are second mappings of the
   // attic, where the whole file's areas are mapped out of the way.
@@ -103,6 +118,7 @@ class Region {
   std::vector<Area>& areas() { return areas_; }
   const std::vector<Area>& areas() const { return areas_; }
   Area* area_at(CacheAddr address);
+  const Area* area_at(CacheAddr address) const;
   // The monitor's view of generated code.
   uint8_t* code(CacheAddr address);
 
@@ -134,6 +150,8 @@ class Region {
   std::vector<uint32_t> shifts_ = std::vector<uint32_t>(translate::kThreadsMax);  // by slot, bytes
   uint64_t attic_base_ = 0;
   bool filtered_ = false;
+  uint32_t ask_pages_made_ = 0;  // at the beginning of the first area's; all others are these again
+  bool asks_refused_ = false;
   uint64_t planned_base_ = 0;  // of an area whose mapping is under way
   std::vector<Area> areas_;
 };

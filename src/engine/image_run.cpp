@@ -553,6 +553,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kJump ? "0" : "1");
   run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
   run.more.emplace_back("landings_hashed", std::to_string(cache_.landings().hashed()));
+  run.more.emplace_back("asks_with_code", std::to_string(cache_.stats().asks_with_code));
   if (cache_.landings().is_refused()) run.more.emplace_back("landings_not_written", "1");
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));

@@ -57,7 +57,7 @@ std::optional<uint32_t> Service::open_slot(std::optional<uint64_t> stack) {
   store(slot, tcb::kState, static_cast<uint32_t>(MailboxState::kIdle));
   store(slot, tcb::kRequest, uint32_t{0});
   store(slot, tcb::kResume, uint64_t{0});
-  store(slot, tcb::kLookupsLeft, kLookups);
+  store(slot, tcb::kLookupsLeft, cache_.lookups());
   active_.push_back(slot);
   return slot;
 }
@@ -134,7 +134,19 @@ std::optional<Request> Service::posted_request(uint32_t slot) const {
       state != static_cast<uint32_t>(MailboxState::kAsleep)) {
     return std::nullopt;
   }
-  return static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
+  return asked(slot).request;
+}
+
+// Whoever stood at an ask has asked what is asked there.
+Ask Service::asked(uint32_t slot) const {
+  const Ask posted{static_cast<Request>(load<uint32_t>(slot, tcb::kRequest)),
+                   load<uint32_t>(slot, tcb::kArgument)};
+  if (posted.request != Request::kAsk) return posted;
+  const CacheAddr stood(load<uint64_t>(slot, tcb::kAsked));
+  const Ask* ask = region_.ask_at(stood, stood);
+  CHECK(ask != nullptr && ask->request != Request::kAsk)
+      << "nothing is asked at " << stood.value() << ", by thread " << slot;
+  return *ask;
 }
 
 void Service::answer(uint32_t slot, Action action) {
@@ -147,7 +159,13 @@ void Service::answer(uint32_t slot, Action action) {
 
 Result<int64_t> Service::call_in_target(long number, const std::array<uint64_t, 6>& arguments) {
   if (stopped_thread_call_) return stopped_thread_call_(number, arguments);
-  if (calls_replayed_ < call_results_.size()) return call_results_[calls_replayed_++];
+  // Those that a step is done with are not made again.
+  for (size_t i = calls_replayed_; i < call_results_.size(); ++i) {
+    const auto& [call, result] = call_results_[i];
+    if (call.number != static_cast<uint64_t>(number) || call.arguments != arguments) continue;
+    calls_replayed_ = i + 1;
+    return result;
+  }
   wanted_call_ = PendingCall{static_cast<uint64_t>(number), arguments};
   return make_error("a system call in the target is under way");
 }
@@ -156,6 +174,7 @@ Result<int64_t> Service::call_in_target(long number, const std::array<uint64_t, 
 bool Service::send_to_call(uint32_t slot) {
   if (!wanted_call_) return false;
   caller_ = slot;
+  sent_call_ = *wanted_call_;
   store(slot, tcb::kCall, wanted_call_->number);
   for (uint32_t i = 0; i < 6; ++i) {
     store(slot, tcb::kCall + 8 * (i + 1), wanted_call_->arguments[i]);
@@ -165,11 +184,19 @@ bool Service::send_to_call(uint32_t slot) {
   return true;
 }
 
+// For what is translated ahead.  If not, the thread has been sent to map some, and asks again.
+bool Service::has_asks(uint32_t slot) {
+  const Status status = cache_.reserve_asks();
+  if (!status && !send_to_call(slot)) fail(status.error());
+  return status.ok();
+}
+
 void Service::serve(uint32_t slot) {
   // One thread at a time makes calls for us; the others wait.
   if (caller_ && *caller_ != slot) return;
-  if (caller_) {
-    call_results_.push_back(load<int64_t>(slot, tcb::kCallResult));
+  const bool asks_again = caller_.has_value();
+  if (asks_again) {
+    call_results_.emplace_back(sent_call_, load<int64_t>(slot, tcb::kCallResult));
     caller_.reset();
   } else {
     call_results_.clear();
@@ -177,16 +204,19 @@ void Service::serve(uint32_t slot) {
   }
   calls_replayed_ = 0;
   ledger_.handler_is_back(slot);
-  const auto request = static_cast<Request>(load<uint32_t>(slot, tcb::kRequest));
+  const auto [request, argument] = asked(slot);
+  store(slot, tcb::kRequest, static_cast<uint32_t>(request));
+  store(slot, tcb::kArgument, argument);
   const bool call = request == Request::kSyscall || request == Request::kSyscallDone;
   const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);
   cache_.take_notes(slot, CodeCache::AfterVisits::kGoesOn);
-  ++requests_[static_cast<size_t>(request) % requests_.size()];
+  if (!asks_again) ++requests_[static_cast<size_t>(request) % requests_.size()];
   is_settled_ = request == Request::kSyscallDone || request == Request::kEvent;
   if (!call && request != Request::kEvent) last_translation_ = std::chrono::steady_clock::now();
-  const auto argument = load<uint32_t>(slot, tcb::kArgument);
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
   Result<CacheAddr> resume = CacheAddr();
+  // A probe is answered once: before that.
+  if (request == Request::kEvent && !has_asks(slot)) return;
   switch (request) {
     case Request::kLink:
       resume = cache_.take_link(argument);
@@ -199,7 +229,7 @@ void Service::serve(uint32_t slot) {
       renew(slot, Ledger::Way::kReturn);
       if (load<uint32_t>(slot, tcb::kLookupsLeft) == 0) {
         cache_.is_returned_to_often(target);
-        store(slot, tcb::kLookupsLeft, kLookups);
+        store(slot, tcb::kLookupsLeft, cache_.lookups());
       }
       resume = cache_.take_return(target);
       break;
@@ -216,6 +246,8 @@ void Service::serve(uint32_t slot) {
         if (!send_to_call(slot)) fail(status.error());
       }
       return;
+    case Request::kAsk:
+      CHECK(false) << "an ask that is not settled";
   }
   if (send_to_call(slot)) return;
   if (resume && kept_ != nullptr && kept_->error()) resume = *kept_->error();
@@ -223,6 +255,7 @@ void Service::serve(uint32_t slot) {
     fail(resume.error());
     return;
   }
+  if (request != Request::kEvent && !has_asks(slot)) return;
   cache_.translate_ahead();
   store(slot, tcb::kResume, resume->value());
   answer(slot, Action::kResume);

@@ -96,7 +96,7 @@ class Service {
   bool is_to_be_served(uint32_t slot, translate::Request request) const {
     return request == translate::Request::kSyscallDone ||
            (request == translate::Request::kEvent &&
-            load<uint32_t>(slot, translate::tcb::kArgument) < CodeCache::kStaleEventBase);
+            asked(slot).argument < CodeCache::kStaleEventBase);
   }
   // The program's registers of a thread with such a request; `regs` are the kernel's.  Errors: the
   // place in the program is not known.
@@ -178,6 +178,8 @@ class Service {
   uint64_t answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& arguments);
   void answer(uint32_t slot, translate::Action action);
   bool send_to_call(uint32_t slot);
+  translate::Ask asked(uint32_t slot) const;
+  bool has_asks(uint32_t slot);
   Result<CacheAddr> answer_check(uint32_t slot, uint32_t check);
   elf::UnwindRegisters registers_of(uint32_t slot, TargetAddr pc) const;
   uint64_t jump_destination(uint32_t slot, const Unit& unit, LinkAddr at) const;
@@ -215,10 +217,11 @@ class Service {
   // Calls in the target: those made for the request being served, and the one still wanted.
   RemoteCall stopped_thread_call_;
   std::optional<uint32_t> caller_;  // the slot that makes them
-  std::vector<int64_t> call_results_;
+  std::vector<std::pair<PendingCall, int64_t>> call_results_;
   std::vector<std::optional<TargetAddr>> places_;  // of `keep_apart`, by attempt
   size_t calls_replayed_ = 0;
   std::optional<PendingCall> wanted_call_;
+  PendingCall sent_call_;
   std::array<uint64_t, 8> requests_{};  // by kind
   std::chrono::steady_clock::time_point last_translation_;
   bool is_settled_ = false;

@@ -23,12 +23,12 @@ Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user
   user_regs_struct r = registers_put_down(region_.thread_memory(slot), regs);
   r.eflags = flags_register(regs.eflags, load<uint64_t>(slot, tcb::kFlags));
   r.orig_rax = static_cast<uint64_t>(-1);
-  const auto argument = load<uint32_t>(slot, tcb::kArgument);
+  const auto [request, argument] = asked(slot);
   const auto end_of = [&](BlockRef ref) {
     const Unit& unit = cache_.unit(ref.unit);
     return unit.module->to_target(unit.end_of(ref.block)).value();
   };
-  switch (static_cast<Request>(load<uint32_t>(slot, tcb::kRequest))) {
+  switch (request) {
     case Request::kLink:
       r.rip = cache_.link_target(argument).value();
       return r;
@@ -46,6 +46,7 @@ Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user
       return r;
     }
     case Request::kEvent:
+    case Request::kAsk:  // not any more
       break;
   }
   if (argument >= CodeCache::kEdgeWaitEventBase) {

@@ -160,6 +160,14 @@ class Assembler {
     if (rest > 4) bytes(kNop[8 - rest - 1], 8 - rest);
   }
 
+  // The same for the field of a `jcc` that follows, by prefixes that mean nothing to it: between a
+  // comparison and its jump, which processors take for one, no instruction may come.
+  void align_patch_jcc() {
+    constexpr unsigned kOpcodeBytes = 2;
+    constexpr uint8_t kSegmentPrefix = 0x2e;
+    while (((here().value() + kOpcodeBytes) & 7) > 4) u8(kSegmentPrefix);
+  }
+
   // Pads so that the five bytes of a `jmp rel32` do not straddle 8 bytes: it may become something
   // else as a whole.
   void align_patch_jmp() {

@@ -161,7 +161,8 @@ class Ledger : public LedgerBooks {
   Position locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
                            const user_regs_struct& regs, uint32_t slot);
   Position locate_in_gateway(uint32_t slot);
-  Position locate_request(translate::Request request, uint32_t slot);
+  Position locate_request(translate::Request request, uint32_t argument, uint32_t slot);
+  uint32_t argument_of(uint32_t slot) const;
   Position locate_behind_ask(translate::Mark::Kind kind, uint32_t slot);
   Position locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot);
   Position behind_popped_return(const user_regs_struct& regs);

@@ -40,7 +40,8 @@ Request entry_at(const Gateways& entries, CacheAddr address) {
   if (address < entries.indirect) return Request::kLink;
   if (address < entries.ret) return Request::kIndirect;
   if (address < entries.syscall) return Request::kReturn;
-  return address < entries.event ? Request::kSyscall : Request::kEvent;
+  if (address < entries.event) return Request::kSyscall;
+  return address < entries.ask ? Request::kEvent : Request::kAsk;
 }
 
 // Behind the `call` of a call block, where the way to a landing elsewhere may lie.
@@ -155,9 +156,13 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       return at_start_of(cache_.visited_block(CacheAddr(tcb_u64(slot, tcb::kResume))));
     }
     if (address >= area->gateway.entries.link) {
-      return locate_request(entry_at(area->gateway.entries, address), slot);
+      return locate_request(entry_at(area->gateway.entries, address), argument_of(slot), slot);
     }
     return locate_in_gateway(slot);
+  }
+  if (area->is_among_asks(address)) {
+    const Ask* ask = region_.ask_at(address, CacheAddr(regs.rcx));
+    return ask == nullptr ? Position{} : locate_request(ask->request, ask->argument, slot);
   }
   const CodeRecord* record = cache_.record_at(address);
   if (record == nullptr) return {};
@@ -249,13 +254,21 @@ Position Ledger::behind_popped_return(const user_regs_struct& regs) {
 // A thread inside the gateway is where its request says.
 Position Ledger::locate_in_gateway(uint32_t slot) {
   const auto request = static_cast<uint32_t>(tcb_u64(slot, tcb::kRequest));
-  return locate_request(static_cast<Request>(request), slot);
+  return locate_request(static_cast<Request>(request), argument_of(slot), slot);
 }
 
-Position Ledger::locate_request(Request request, uint32_t slot) {
-  const auto argument = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
+uint32_t Ledger::argument_of(uint32_t slot) const {
+  return static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
+}
+
+Position Ledger::locate_request(Request request, uint32_t argument, uint32_t slot) {
   const TargetAddr target(tcb_u64(slot, tcb::kTarget));
   switch (request) {
+    case Request::kAsk: {
+      const CacheAddr stood(tcb_u64(slot, tcb::kAsked));
+      const Ask* ask = region_.ask_at(stood, stood);
+      return ask == nullptr ? Position{} : locate_request(ask->request, ask->argument, slot);
+    }
     case Request::kLink: {
       const BlockRef ref = cache_.link_block(argument);
       const Unit& unit = cache_.unit(ref.unit);
@@ -307,19 +320,18 @@ Position Ledger::locate_request(Request request, uint32_t slot) {
 Position Ledger::locate_behind_ask(Mark::Kind kind, uint32_t slot) {
   switch (kind) {
     case Mark::Kind::kLinkStub:
-      return locate_request(Request::kLink, slot);
+      return locate_request(Request::kLink, argument_of(slot), slot);
     case Mark::Kind::kSiteMiss:
-      return locate_request(Request::kIndirect, slot);
+      return locate_request(Request::kIndirect, argument_of(slot), slot);
     case Mark::Kind::kSyscallStub: {
-      const auto argument = static_cast<uint32_t>(tcb_u64(slot, tcb::kArgument));
-      Position p = at_end_of(cache_.syscall_block(argument));
+      Position p = at_end_of(cache_.syscall_block(argument_of(slot)));
       p.done -= 1;
       return p;
     }
     case Mark::Kind::kStaleStub:
     case Mark::Kind::kWait:
     case Mark::Kind::kEdgeWait:
-      return locate_request(Request::kEvent, slot);
+      return locate_request(Request::kEvent, argument_of(slot), slot);
     case Mark::Kind::kEdgeStub:
       break;
   }

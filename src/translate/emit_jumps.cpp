@@ -36,9 +36,12 @@ void UnitEmitter::emit_jump_inside(std::optional<uint8_t> condition, BlockIndex 
     near_fixups_.push_back({at(), from, to});
     as_->u8(0);
   } else {
+    const bool is_patched = has_asks() && is_left_out(to);
     if (condition) {
+      if (is_patched) as_->align_patch_jcc();
       as_->jcc(*condition, as_->here().value());
     } else {
+      if (is_patched) as_->align_patch(1);
       as_->jmp(as_->here().value());
     }
     fixups_.push_back({last_field(), to});
@@ -161,7 +164,8 @@ void UnitEmitter::emit_conditional(BlockIndex b, const Insn& insn) {
   if (is_plain_inside(along)) {
     emit_jump_inside(condition, b, procedure_.edges[along].to);
   } else {
-    if (plan_.edge_counter[along] == kNoCounter) as_->align_patch(2);
+    const bool is_link = plan_.edge_counter[along] == kNoCounter;
+    if (is_link || (has_asks() && leaves_out(procedure_.edges[along]))) as_->align_patch_jcc();
     as_->jcc(condition, as_->here().value());
     emit_taken(b, along, last_field());
   }

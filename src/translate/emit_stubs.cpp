@@ -78,16 +78,36 @@ bool UnitEmitter::leaves_out(const Edge& edge) const {
   return leaves_edges_out_ && edge.to != cfg::kExitBlock && request_.idle_edges[index] != 0;
 }
 
-void UnitEmitter::emit_wait(const UnitCode::Wait& wait, uint32_t event) {
-  as_->align_patch_jmp();
-  if (wait.is_edge()) {
-    mark(Mark::Kind::kEdgeWait, wait.edge);
-  } else {
-    mark(Mark::Kind::kWait, wait.block);
+std::optional<CacheAddr> UnitEmitter::take_ask(Request request, uint32_t argument) {
+  const auto number = static_cast<uint32_t>(request_.first_ask + code_.asks.size());
+  if (number >= request_.asks_end) return std::nullopt;
+  code_.asks.push_back({request, argument});
+  return request_.area + asks::offset_of(number);
+}
+
+uint32_t UnitEmitter::add_wait(UnitCode::Wait wait, uint32_t event, Fields fields) {
+  std::optional<CacheAddr> ask;
+  if (fields == Fields::kMayBePatched) ask = take_ask(Request::kEvent, event);
+  wait.is_ask = ask.has_value();
+  if (!ask) {
+    ++code_.asks_with_code;
+    as_->align_patch_jmp();
+    if (wait.is_edge()) {
+      mark(Mark::Kind::kEdgeWait, wait.edge);
+    } else {
+      mark(Mark::Kind::kWait, wait.block);
+    }
+    ask = as_->here();
+    emit_ask(event, request_.gateways.event);
   }
+  wait.address = *ask;
   code_.waits.push_back(wait);
-  code_.waits.back().offset = at();
-  emit_ask(event, request_.gateways.event);
+  return static_cast<uint32_t>(code_.waits.size() - 1);
+}
+
+void UnitEmitter::lead_to_wait(const Field& field, uint32_t wait) {
+  field.point_to(code_.waits[wait].address.value());
+  if (code_.waits[wait].is_ask) code_.wait_fields.push_back({field.address(), wait});
 }
 
 // Of stubs that ask one behind the other, most go by the jump of one in front of them.
@@ -107,20 +127,26 @@ void UnitEmitter::emit_ask(uint32_t argument, CacheAddr gateway) {
 }
 
 void UnitEmitter::emit_waits() {
+  const auto fields = [](bool may) { return may ? Fields::kMayBePatched : Fields::kMayNot; };
   for (const TakenEdge& taken : idle_edges_) {
     UnitCode::Wait wait;
     wait.edge = taken.edge;
-    emit_wait(wait, request_.first_edge_wait_event + taken.edge);
-    taken.field.point_to(code_.address(code_.waits.back().offset).value());
+    const uint32_t event = request_.first_edge_wait_event + taken.edge;
+    lead_to_wait(taken.field, add_wait(wait, event, fields(taken.field.may_be_patched())));
   }
-  wait_at_.assign(code_.blocks.size(), BlockCode::kNone);
+  std::vector<bool> may(code_.blocks.size(), true);
+  for (const Fixup& fixup : fixups_)
+    may[fixup.block] = may[fixup.block] && fixup.field.may_be_patched();
+  wait_of_.assign(code_.blocks.size(), BlockCode::kNone);
   for (const Fixup& fixup : fixups_) {
     const BlockIndex b = fixup.block;
-    if (code_.blocks[b].exists() || wait_at_[b] != BlockCode::kNone) continue;
-    UnitCode::Wait wait;
-    wait.block = b;
-    emit_wait(wait, request_.first_wait_event + b);
-    wait_at_[b] = code_.waits.back().offset;
+    if (code_.blocks[b].exists()) continue;
+    if (wait_of_[b] == BlockCode::kNone) {
+      UnitCode::Wait wait;
+      wait.block = b;
+      wait_of_[b] = add_wait(wait, request_.first_wait_event + b, fields(may[b]));
+    }
+    lead_to_wait(fixup.field, wait_of_[b]);
   }
 }
 
@@ -177,10 +203,16 @@ void UnitEmitter::emit_edge_stubs() {
 
 void UnitEmitter::emit_cold() {
   for (size_t i = 0; i < cold_links_.size(); ++i) {
-    mark(Mark::Kind::kLinkStub, cold_links_[i].link);
-    cold_links_[i].field.point_to(as_->here().value());
-    code_.links[cold_links_[i].link].miss_stub = as_->here();
-    emit_ask(request_.first_link + cold_links_[i].link, request_.gateways.link);
+    const uint32_t argument = request_.first_link + cold_links_[i].link;
+    std::optional<CacheAddr> ask = take_ask(Request::kLink, argument);
+    if (!ask) {
+      ++code_.asks_with_code;
+      mark(Mark::Kind::kLinkStub, cold_links_[i].link);
+      ask = as_->here();
+      emit_ask(argument, request_.gateways.link);
+    }
+    cold_links_[i].field.point_to(ask->value());
+    code_.links[cold_links_[i].link].miss_stub = *ask;
   }
   for (const auto& [field, i] : site_fields_) {
     mark(Mark::Kind::kSiteMiss, i);
@@ -217,11 +249,13 @@ void UnitEmitter::emit_pool() {
   pool_.clear();
 }
 
-uint32_t UnitEmitter::offset_of(const Fixup& fixup) const {
+CacheAddr UnitEmitter::address_of(const Fixup& fixup) const {
   const BlockCode& block = code_.blocks[fixup.block];
-  if (block.exists()) return fixup.into == Into::kLabel ? block.label : block.landing;
+  if (block.exists()) {
+    return code_.address(fixup.into == Into::kLabel ? block.label : block.landing);
+  }
   CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
-  return wait_at_[fixup.block];
+  return code_.waits[wait_of_[fixup.block]].address;
 }
 
 }  // namespace tally::translate

@@ -16,11 +16,12 @@ UnitCode UnitEmitter::emit() {
   const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
   const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
   code_.order = plan_.order;
-  leaves_edges_out_ = request_.defer && in_body < count && !request_.idle_edges.empty();
+  leaves_out_ = request_.defer && in_body < count;
+  leaves_edges_out_ = leaves_out_ && !request_.idle_edges.empty();
   emit_part(0, in_body, code_.body);
   code_.body_bytes = at();
   as_ = &cold_;
-  if (request_.defer && in_body < count) leave_out(in_body, count);
+  if (leaves_out_) leave_out(in_body, count);
   emit_part(in_body, code_.is_whole ? count : in_body, code_.cold);
   emit_cold();
   if (!code_.is_whole) emit_waits();

@@ -35,6 +35,7 @@ inline constexpr uint32_t kVisitByCall = 0xd4;  // u32: the branch that looks wh
 // Of returns that look their landing up (cache/hashed_landings.h).
 inline constexpr uint32_t kLookupsLeft = 0xd8;     // u32: found so many times more, one asks
 inline constexpr uint32_t kLeavesByReturn = 0xdc;  // u32: the lookup ends in a `ret`, not a jump
+inline constexpr uint32_t kAsked = 0xe0;  // where a thread stood that has asked (Request::kAsk)
 inline constexpr uint32_t kNotes = 0x100;
 inline constexpr uint32_t kNoteBytes = 16;
 inline constexpr uint32_t kNotesMax = 48;
@@ -62,7 +63,7 @@ inline constexpr uint32_t kSpillRcx = kHotSlots;  // rcx while an indirect branc
 inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
-static_assert(kRegisters + 16 * 8 <= kNoteCount && kLeavesByReturn + 4 <= kNotes);
+static_assert(kRegisters + 16 * 8 <= kNoteCount && kAsked + 8 <= kNotes);
 static_assert(kNotes + kNotesMax * kNoteBytes <= kCall);
 static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x1000 == 0);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
@@ -91,6 +92,7 @@ enum class Request : uint32_t {
   kSyscall = 4,   // a system call that concerns the monitor; argument: syscall site
   kEvent = 5,     // a probe; argument: event
   kSyscallDone = 6,
+  kAsk = 7,  // a link or an event; which, kAsked says (asks::)
 };
 
 enum class Action : uint32_t {
@@ -105,6 +107,7 @@ inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a f
 inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
 inline constexpr uint32_t kKnownShift = 0x08;      // u32: 32 - the bits of known_hash that count
 inline constexpr uint32_t kHashedShift = 0x0c;     // u32: 31 - the bits of hashed_place that count
+inline constexpr uint32_t kAskEntry = 0x10;        // u64: the gateway's entry for asks
 inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
 // Targets of indirect branches that threads find by themselves: target and code, 8 bytes each.  One
@@ -164,6 +167,32 @@ inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
 inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;
 // What leads from one place to another lies apart from bodies, in the last part of the first half.
 inline constexpr uint64_t kAreaPieces = 104ull << 20;
+
+// Places at which threads ask that stand at them, each known by its address.  They are all alike,
+// so they take one page of memory, or a few, mapped again and again; behind them in each page is
+// what they go on to (translate/pieces.cpp, emit_asks).
+namespace asks {
+inline constexpr uint32_t kPageBytes = 4096;
+inline constexpr uint32_t kBytes = 24;  // of each
+inline constexpr uint32_t kPerPage = 169;
+inline constexpr uint32_t kTail = kPerPage * kBytes;                // offset in the page
+inline constexpr uint64_t kBegin = kAreaSizeBytes - (32ull << 20);  // offset in an area
+inline constexpr uint32_t kPagesMax = static_cast<uint32_t>((kAreaSizeBytes - kBegin) / kPageBytes);
+// Of one by its number, in an area.
+inline constexpr uint64_t offset_of(uint32_t number) {
+  return kBegin + uint64_t{number / kPerPage} * kPageBytes + number % kPerPage * kBytes;
+}
+// Of the one at or behind whose beginning an offset in an area is that is not in a tail.
+inline constexpr uint32_t number_at(uint64_t offset) {
+  const auto distance = static_cast<uint32_t>(offset - kBegin);
+  return distance / kPageBytes * kPerPage + distance % kPageBytes / kBytes;
+}
+inline constexpr bool is_in_tail(uint64_t offset) {
+  return (offset - kBegin) % kPageBytes >= kTail;
+}
+static_assert(number_at(offset_of(kPerPage + 3) + kBytes - 1) == kPerPage + 3);
+}  // namespace asks
+inline constexpr uint64_t kAreaColdEnd = asks::kBegin;
 inline constexpr uint32_t kThreadsMax = 1024;
 inline constexpr uint32_t kAreasMax = 16;
 

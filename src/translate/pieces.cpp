@@ -481,6 +481,21 @@ void emit_action(Assembler& as, GatewayCode& code, uint64_t common, uint64_t pos
 
 }  // namespace
 
+void emit_asks(Assembler& as, uint32_t tables_base) {
+  const uint32_t begin = as.offset();
+  const uint64_t tail = as.here().value() + asks::kTail;
+  for (uint32_t i = 0; i < asks::kPerPage; ++i) {
+    const uint64_t here = as.here().value();
+    as.mov_gs_rcx(tcb::kSpillRcx);
+    as.lea_rcx_address(here);
+    as.jmp(tail);
+    while (as.offset() - begin < (i + 1) * asks::kBytes) as.u8(0xcc);
+  }
+  as.mov_gs_rcx(tcb::kAsked);
+  raw(as, 0xff, 0x24, 0x25), as.u32(tables_base + tables::kAskEntry);  // jmp [entry]
+  while (as.offset() - begin < asks::kPageBytes) as.u8(0xcc);
+}
+
 GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode* first) {
   GatewayCode code;
   const uint64_t common = as.here().value();
@@ -508,7 +523,9 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
   code.entries.ret = emit_entry(as, Request::kReturn, false, common);
   code.entries.syscall = emit_entry(as, Request::kSyscall, false, common);
   code.entries.event = emit_entry(as, Request::kEvent, true, common);
+  code.entries.ask = as.here();
   if (first == nullptr) {
+    emit_entry(as, Request::kAsk, false, common);
     emit_lookup(as, code, tables_base);
     code.entries.no_landing = code.entries.ret_popped;
   } else {

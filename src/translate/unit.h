@@ -94,6 +94,7 @@
 #include "isa/assembler.h"
 #include "isa/flags_again.h"
 #include "isa/indexed_jump.h"
+#include "translate/layout.h"
 
 namespace tally::translate {
 
@@ -222,13 +223,20 @@ enum class Returns : uint8_t {
 // what leads to them.  Offsets below are from `begin`, those in the cold part kColdOffset more than
 // from `cold_begin`.
 //
-// Blocks that never ran may be left out (`EmitRequest::defer`).  Each that others lead to has a
-// stub in its place, at which a thread waits until the monitor has made the rest of the unit: a
-// third part, like the others, which lies behind `cold_begin` too.  The stubs lead there from then
-// on.  So are the stubs of counted edges that never ran.  What leaves from such
+// Blocks that never ran may be left out (`EmitRequest::defer`).  For each that others lead to there
+// is a place at which a thread waits until the monitor has made the rest of the unit: a third part,
+// like the others, which lies behind `cold_begin` too.  What leads to the place leads there from
+// then on.  So are the stubs of counted edges that never ran.  What leaves from such
 // blocks (links, sites, system calls) is on the lists all the time, behind all others and with its
 // numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
+
+// What is asked for at one of the places that are known by their addresses (asks::).
+struct Ask {
+  Request request = Request::kAsk;  // kLink or kEvent; kAsk: nothing
+  uint32_t argument = 0;
+};
+
 struct UnitCode {
   CacheAddr begin;
   CacheAddr cold_begin;
@@ -244,14 +252,22 @@ struct UnitCode {
   uint32_t rest_bytes = 0;
   struct Wait {
     static constexpr uint32_t kNone = UINT32_MAX;
-    uint32_t offset = 0;         // of a stub that five bytes of code may be replaced at
+    CacheAddr address;           // of an ask, or of a stub where five bytes may be replaced at once
     uint32_t block = 0;          // for which it stands ...
     uint32_t edge = kNone;       // ... or for the stub of this edge, which is counted, ...
     uint32_t edge_stub = kNone;  // ... and which is here once it has been made
+    bool is_ask = false;
     bool is_edge() const { return edge != kNone; }
   };
   std::vector<Wait> waits;  // if blocks have been left out
-  bool is_whole = true;     // none are
+  struct WaitField {        // a 32-bit distance that leads to an ask
+    CacheAddr field;
+    uint32_t wait = 0;
+  };
+  std::vector<WaitField> wait_fields;
+  std::vector<Ask> asks;        // by number, from that of the request's first one on
+  uint32_t asks_with_code = 0;  // for which there was none
+  bool is_whole = true;         // none are
   Returns returns = Returns::kPaired;
   const Part& part_of(uint32_t offset) const {
     if (offset < kColdOffset) return body;
@@ -302,6 +318,7 @@ struct Gateways {
   // Where numbers without a landing lead, if returns are jumps: `ret_popped` of the first area.
   // In the other form they lead to 0.
   CacheAddr no_landing;
+  CacheAddr ask;  // whoever stood at an ask
 };
 
 // How much of an address tells it from all others.
@@ -339,6 +356,9 @@ struct EmitRequest {
   // Then also the stubs of these edges; by edge, may be empty.
   std::span<const uint8_t> idle_edges;
   uint32_t first_edge_wait_event = 0;  // event number = first_edge_wait_event + edge
+  // Numbers of asks that the unit may have, and the beginning of the area that they are in.
+  CacheAddr area;
+  uint32_t first_ask = 0, asks_end = 0;
 };
 
 // Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.
@@ -451,6 +471,9 @@ struct GatewayCode {
 // `first`: of the first area; null for that one itself.
 GatewayCode emit_gateway(isa::Assembler& as, uint32_t tables_base,
                          const GatewayCode* first = nullptr);
+
+// A page of asks, wherever it is mapped.
+void emit_asks(isa::Assembler& as, uint32_t tables_base);
 
 // Dispatch code of a hash table for a site with many targets.
 enum class HashKind : uint8_t { kBits8to15, kBits5to12, kBits4to11, kBits0to7 };

@@ -1,8 +1,9 @@
 // The emitter behind emit_unit and emit_rest: what its two halves share.
 //
-// emit_unit.cpp writes blocks and the instructions that end them, of these emit_jumps.cpp the direct
-// jumps; emit_stubs.cpp what lies behind them: thunks of calls, stubs, addresses that calls push, and
-// what stands for blocks that were left out.  See unit.h for what the code looks like and why.
+// emit_unit.cpp writes blocks and the instructions that end them, of these emit_jumps.cpp the
+// direct jumps; emit_stubs.cpp what lies behind them: thunks of calls, stubs, addresses that calls
+// push, and what stands for blocks that were left out.  See unit.h for what the code looks like and
+// why.
 #pragma once
 
 #include <algorithm>
@@ -53,6 +54,7 @@ class UnitEmitter {
     uint32_t offset = 0;
     void point_to(uint64_t target) const { part->patch_rel32(offset, target); }
     CacheAddr address() const { return CacheAddr(part->here().value() - part->offset() + offset); }
+    bool may_be_patched() const { return (address().value() & 7) <= 4; }
   };
   enum class Into : uint8_t { kLabel, kLanding };
   struct Fixup {  // a distance inside the unit, patched at the end
@@ -110,7 +112,17 @@ class UnitEmitter {
   void emit_waits();
   // The end of the stub that was marked last.
   void emit_ask(uint32_t argument, CacheAddr gateway);
-  void emit_wait(const UnitCode::Wait& wait, uint32_t event);
+  // A place that stands for a wait; `fields`: all that lead there may be patched.
+  enum class Fields : uint8_t { kMayBePatched, kMayNot };
+  uint32_t add_wait(UnitCode::Wait wait, uint32_t event, Fields fields);
+  void lead_to_wait(const Field& field, uint32_t wait);
+  // Its number is the next one; none if all are taken.
+  std::optional<CacheAddr> take_ask(Request request, uint32_t argument);
+  bool has_asks() const { return request_.first_ask < request_.asks_end; }
+  // Blocks that will be left out, in the body.
+  bool is_left_out(BlockIndex b) const {
+    return leaves_out_ && place_[b] != BlockCode::kNone && place_[b] >= plan_.in_body;
+  }
   // The edges among them, in the rest of the unit: before that there are none.
   void emit_late_edge_stubs();
 
@@ -280,11 +292,11 @@ class UnitEmitter {
 
   void apply_fixups() {
     for (const Fixup& fixup : fixups_) {
-      fixup.field.point_to(code_.address(offset_of(fixup)).value());
+      fixup.field.point_to(address_of(fixup).value());
     }
   }
 
-  uint32_t offset_of(const Fixup& fixup) const;
+  CacheAddr address_of(const Fixup& fixup) const;
 
   Assembler& hot_;
   Assembler& cold_;
@@ -310,9 +322,9 @@ class UnitEmitter {
   std::vector<ColdLink> cold_links_;
   std::vector<ColdCheck> cold_checks_;
   std::vector<PoolEntry> pool_;
-  bool leaves_edges_out_ = false;
+  bool leaves_out_ = false, leaves_edges_out_ = false;
   std::vector<TakenEdge> idle_edges_;  // whose stubs are left out
-  std::vector<uint32_t> wait_at_;      // by block: its stub, if it was left out
+  std::vector<uint32_t> wait_of_;      // by block: its wait, if it was left out
   std::vector<ColdSite> site_fields_;
   std::vector<ColdSite> syscall_fields_;
   struct {  // emit_rest: the first of those that have no place yet

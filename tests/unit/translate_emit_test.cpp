@@ -92,9 +92,9 @@ TEST(Gateway, EveryInstructionDecodesAndEveryBranchLands) {
   listing.expect_targets({});
   for (CacheAddr entry :
        {code.entries.link, code.entries.indirect, code.entries.ret, code.entries.syscall,
-        code.entries.event, code.entries.visit, code.entries.visit_by_call, code.noted,
-        code.entries.lookup, code.entries.ret_pop, code.entries.ret_popped, code.entries.no_landing,
-        code.syscall_insn}) {
+        code.entries.event, code.entries.ask, code.entries.visit, code.entries.visit_by_call,
+        code.noted, code.entries.lookup, code.entries.ret_pop, code.entries.ret_popped,
+        code.entries.no_landing, code.syscall_insn}) {
     EXPECT_TRUE(listing.starts_at(static_cast<uint32_t>(entry - address)));
   }
   EXPECT_EQ(std::memcmp(buffer.data() + (code.syscall_insn - address), "\x0f\x05", 2), 0);
@@ -132,8 +132,12 @@ TEST(Gateway, OfAnotherAreaMakesNoSystemCallItself) {
   ASSERT_EQ(code.begin, address);
   ASSERT_EQ(code.end, as.here());
   const uint8_t syscall[] = {0x0f, 0x05};
-  const auto end = other.begin() + as.offset();
-  EXPECT_EQ(std::search(other.begin(), end, syscall, syscall + 2), end);
+  // But for the bytes of a pointer, behind the jump through it.
+  const uint8_t jump[] = {0xff, 0x25, 0, 0, 0, 0};
+  for (auto at = other.begin(); at < other.begin() + as.offset(); ++at) {
+    if (std::equal(jump, jump + sizeof jump, at)) at += sizeof jump + sizeof(uint64_t) - 1;
+    EXPECT_FALSE(std::equal(syscall, syscall + 2, at)) << "at " << at - other.begin();
+  }
   for (const CacheAddr entry :
        {code.entries.link, code.entries.indirect, code.entries.visit, code.entries.visit_by_call,
         code.entries.ret, code.entries.syscall, code.entries.event}) {
@@ -229,6 +233,8 @@ class Units : public testing::TestWithParam<Counters> {
   void emit_and_check(const cfg::Procedure& procedure, uint64_t bias);
 
   void check_left_out() const;
+  void check_asks(const EmitRequest& request) const;
+  CacheAddr target_of(CacheAddr field) const;
   void lead_waits_on();
   void check_places();
   void check_copies();
@@ -252,6 +258,8 @@ class Units : public testing::TestWithParam<Counters> {
   Gateways gateways_;
   UnitCode code_;
   std::vector<uint8_t> idle_edges_;
+  CacheAddr area_;
+  uint32_t first_ask_ = 0;
   bool near_jumps_ = false;
   size_t near_ahead_ = 0, far_ahead_ = 0;
 };
@@ -270,8 +278,14 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   request.compare = pick % 2 == 0 ? Compare::kAll64 : Compare::kLow32;
   request.returns = static_cast<Returns>(pick / 2);
   request.flags_assumed_live = random_() % 4 == 0 ? isa::flag::kAll : 0;
-  gateways_ = {far,      far + 16,  far + 32,  far + 48,  far + 64, far + 80,
-               far + 96, far + 112, far + 128, far + 144, far + 160};
+  gateways_ = {far,      far + 16,  far + 32,  far + 48,  far + 64,  far + 80,
+               far + 96, far + 112, far + 128, far + 144, far + 160, far + 176};
+  request.area = CacheAddr(bias + 0x10000000);
+  request.first_ask = static_cast<uint32_t>(random_() % 1000);
+  const auto some = static_cast<uint32_t>(random_() % 200);
+  request.asks_end = request.first_ask + (random_() % 3 == 0 ? 0 : some);
+  first_ask_ = request.first_ask;
+  area_ = request.area;
   request.procedure = &procedure;
   request.plan = &plan_;
   request.view = &view_;
@@ -304,13 +318,20 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   ASSERT_LE(code_.body_bytes, code_.size_bytes);
   if (!code_.is_whole) {
     check_left_out();
+    check_asks(request);
+    std::vector<Ask> before = code_.asks;
     const uint32_t rest_at = code_.size_bytes;
     isa::Assembler rest(buffer_.data() + rest_at, bound - rest_at, address + rest_at);
     emit_rest(rest, request, code_);
     ASSERT_TRUE(code_.is_whole);
     ASSERT_EQ(code_.size_bytes, rest_at + rest.offset());
     ASSERT_EQ(code_.address(code_.rest_begin), address + rest_at);
+    EXPECT_TRUE(
+        std::ranges::equal(std::span(code_.asks).first(before.size()), before,
+                           [](const Ask& a, const Ask& b) { return a.argument == b.argument; }));
     lead_waits_on();
+  } else {
+    check_asks(request);
   }
   check_places();
   close_up(code_);
@@ -345,7 +366,7 @@ void Units::check_left_out() const {
     } else {
       ASSERT_FALSE(code_.blocks[wait.block].exists());
     }
-    ASSERT_LE(code_.address(wait.offset).value() & 7, 3u) << "cannot be replaced as a whole";
+    ASSERT_TRUE(wait.is_ask || (wait.address.value() & 7) <= 3) << "cannot be replaced as a whole";
   }
   for (uint32_t e = 0; e < procedure_->edges.size(); ++e) {
     const cfg::Edge& edge = procedure_->edges[e];
@@ -361,12 +382,68 @@ void Units::check_left_out() const {
   }
 }
 
+// Each place that asks and takes no code is one link's, or one wait's, and what it says is that.
+void Units::check_asks(const EmitRequest& request) const {
+  std::set<uint32_t> seen;
+  const auto expect = [&](CacheAddr address, Request what, uint32_t argument) {
+    const auto offset = static_cast<uint64_t>(address - area_);
+    ASSERT_FALSE(asks::is_in_tail(offset));
+    const uint32_t number = asks::number_at(offset);
+    ASSERT_EQ(asks::offset_of(number), offset);
+    ASSERT_TRUE(number >= request.first_ask && number < request.asks_end);
+    ASSERT_TRUE(seen.insert(number).second) << "two at one place";
+    const Ask& ask = code_.asks.at(number - request.first_ask);
+    ASSERT_EQ(ask.request, what);
+    ASSERT_EQ(ask.argument, argument);
+  };
+  size_t links = 0;
+  for (uint32_t i = 0; i < code_.links.size(); ++i) {
+    const Link& link = code_.links[i];
+    if (link.field == CacheAddr()) continue;
+    ++links;
+    const bool is_ask = link.miss_stub - area_ >= static_cast<int64_t>(asks::kBegin);
+    if (is_ask) expect(link.miss_stub, Request::kLink, request.first_link + i);
+  }
+  for (const UnitCode::Wait& wait : code_.waits) {
+    if (!wait.is_ask) continue;
+    expect(wait.address, Request::kEvent,
+           wait.is_edge() ? request.first_edge_wait_event + wait.edge
+                          : request.first_wait_event + wait.block);
+  }
+  ASSERT_EQ(seen.size(), code_.asks.size());
+  ASSERT_EQ(seen.size() + code_.asks_with_code, links + code_.waits.size());
+  std::set<uint32_t> led;
+  for (const UnitCode::WaitField& one : code_.wait_fields) {
+    ASSERT_LE(one.field.value() & 7, 4u) << "cannot be patched while threads run";
+    ASSERT_EQ(target_of(one.field), code_.waits.at(one.wait).address);
+    led.insert(one.wait);
+  }
+  for (uint32_t i = 0; i < code_.waits.size(); ++i) {
+    ASSERT_EQ(led.contains(i), code_.waits[i].is_ask);
+  }
+}
+
+CacheAddr Units::target_of(CacheAddr field) const {
+  int32_t distance = 0;
+  std::memcpy(&distance, &buffer_[static_cast<size_t>(field - code_.begin)], sizeof distance);
+  return field + 4 + static_cast<uint64_t>(int64_t{distance});
+}
+
 // As the code cache does.
 void Units::lead_waits_on() {
+  const auto made = [&](const UnitCode::Wait& wait) {
+    return code_.address(wait.is_edge() ? wait.edge_stub : code_.blocks[wait.block].label);
+  };
   for (const UnitCode::Wait& wait : code_.waits) {
-    const auto at = static_cast<uint32_t>(code_.address(wait.offset) - code_.begin);
+    if (wait.is_ask) continue;
+    const auto at = static_cast<uint32_t>(wait.address - code_.begin);
     isa::Assembler as(buffer_.data() + at, 5, code_.begin + at);
-    as.jmp(code_.address(wait.is_edge() ? wait.edge_stub : code_.blocks[wait.block].label).value());
+    as.jmp(made(wait).value());
+  }
+  for (const UnitCode::WaitField& one : code_.wait_fields) {
+    const auto at = static_cast<uint32_t>(one.field - code_.begin);
+    isa::Assembler as(buffer_.data() + at, 4, code_.begin + at);
+    as.patch_rel32(0, made(code_.waits[one.wait]).value());
   }
 }
 
@@ -503,11 +580,8 @@ void Units::check_patch_fields() {
   }
   for (const Site& site : code_.sites) {
     ASSERT_FALSE(straddles(site.field)) << "indirect branch in block " << site.block;
-    const auto field = static_cast<uint32_t>(site.field - code_.begin);
-    int32_t distance = 0;
-    std::memcpy(&distance, &buffer_[field], sizeof distance);
-    const CacheAddr target = site.field + 4 + static_cast<uint64_t>(int64_t{distance});
-    ASSERT_EQ(target, site.miss_stub) << "a site that begins elsewhere than at its miss";
+    ASSERT_EQ(target_of(site.field), site.miss_stub)
+        << "a site that begins elsewhere than at its miss";
   }
 }
 
@@ -584,14 +658,20 @@ void Units::check_decodes() {
     // Some bytes of what a stub began with are left behind the jump that leads on.
     std::set<uint32_t> data;
     for (const UnitCode::Wait& wait : code_.waits) {
-      data.insert(static_cast<uint32_t>(code_.address(wait.offset) - code_.begin) + 5);
+      if (!wait.is_ask) data.insert(static_cast<uint32_t>(wait.address - code_.begin) + 5);
     }
     listing.read(seldom, parts[i + 1], data);
   }
   if (HasFatalFailure()) return;
-  const std::set<CacheAddr> elsewhere = {
-      gateways_.link,    gateways_.visit, gateways_.visit_by_call, gateways_.ret,
-      gateways_.syscall, gateways_.event, gateways_.lookup,        gateways_.ret_pop};
+  std::set<CacheAddr> elsewhere = {gateways_.link,   gateways_.visit,   gateways_.visit_by_call,
+                                   gateways_.ret,    gateways_.syscall, gateways_.event,
+                                   gateways_.lookup, gateways_.ret_pop};
+  std::set<CacheAddr> waits;
+  for (const UnitCode::Wait& wait : code_.waits) waits.insert(wait.address);
+  for (uint32_t i = 0; i < code_.asks.size(); ++i) {
+    const CacheAddr ask = area_ + asks::offset_of(first_ask_ + i);
+    if (!waits.contains(ask)) elsewhere.insert(ask);  // nothing waits any more
+  }
   listing.expect_targets(elsewhere);
   for (uint32_t at : code_.insn_offset) EXPECT_TRUE(listing.starts_at(at)) << "offset " << at;
   for (const Mark& mark : code_.marks) {
@@ -643,7 +723,7 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
     request.tables_base = kTablesBase;
     const CacheAddr gateway(0x10001000);
     request.gateways = {gateway, gateway, gateway, gateway, gateway, gateway,
-                        gateway, gateway, gateway, gateway, gateway};
+                        gateway, gateway, gateway, gateway, gateway, gateway};
     std::vector<uint8_t> cold(1 << 20);
     isa::Assembler cold_as(cold.data(), cold.size(), CacheAddr(0x10100000));
     EXPECT_EQ(emit_unit(as, cold_as, request).size_bytes, 0u);
