@@ -502,7 +502,6 @@ class CodeCache : public Translated {
   void put_jmp(CacheAddr field, CacheAddr target);
   void insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
               const std::function<void(CacheAddr)>& set_head);
-  void set_slot(CacheAddr slot, CacheAddr value);
   void set_branch(CacheAddr field, CacheAddr target);
   void set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value);
   template <class Emit>
@@ -599,7 +598,8 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
   placed.begin = as.here();
   auto result = emit(as);
   CHECK(!as.overflowed()) << "the code cache is full";
-  used_bytes += (as.offset() + 15u) & ~15u;
+  constexpr uint32_t kAlignment = 8;
+  used_bytes += (as.offset() + kAlignment - 1) & ~uint64_t{kAlignment - 1};
   add_record(area, placed);
   stats_.code_bytes += as.offset();
   return result;

@@ -69,7 +69,7 @@ void CodeCache::remove_entry(Chain& chain, CacheAddr entry, CacheAddr miss,
   if (it == chain.begin()) {
     set_head(next);
   } else {
-    set_slot((it - 1)->mismatch_slot, next);
+    set_branch((it - 1)->mismatch_field, next);
   }
   chain.erase(it);
 }

@@ -15,11 +15,6 @@ using namespace translate;
 // Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
 // new value.
 
-void CodeCache::set_slot(CacheAddr slot, CacheAddr value) {
-  auto* p = reinterpret_cast<uint64_t*>(region_.code(slot));
-  std::atomic_ref<uint64_t>(*p).store(value.value(), std::memory_order_release);
-}
-
 void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
   const int64_t distance = target - (field + 4);
   CHECK(distance == static_cast<int32_t>(distance)) << "link out of reach";
@@ -61,7 +56,7 @@ void CodeCache::set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr va
 void CodeCache::insert(Chain& chain, const ChainEntry& entry, CacheAddr miss,
                        const std::function<void(CacheAddr)>& set_head) {
   // The new one knows its successor before anyone can reach it.
-  set_slot(entry.mismatch_slot, chain.empty() ? miss : chain.front().entry);
+  set_branch(entry.mismatch_field, chain.empty() ? miss : chain.front().entry);
   set_head(entry.entry);
   chain.insert(chain.begin(), entry);
 }
@@ -344,7 +339,7 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
   if (!may_join(state, target)) compare_always(site_id);
   const Pair& pair = add_pair(state, target, ref);
   const CacheAddr accept = pair.stub.accept;
-  const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_slot};
+  const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_field};
   lead_by_index(site_id);
   const size_t led = state.by_index ? state.by_index->led : 0;
   const size_t in_chain = runs_seldom(state) ? kSeldomPairsInChain : kPairsInChain;
@@ -522,7 +517,7 @@ void CodeCache::cut(TargetRange range) {
     }
     chain = std::move(kept);
     for (size_t i = 0; i < chain.size(); ++i) {
-      set_slot(chain[i].mismatch_slot, i + 1 < chain.size() ? chain[i + 1].entry : miss);
+      set_branch(chain[i].mismatch_field, i + 1 < chain.size() ? chain[i + 1].entry : miss);
     }
     set_head(chain.empty() ? miss : chain[0].entry);
   };

@@ -93,7 +93,7 @@ struct Unit {
 struct ChainEntry {
   uint64_t original = 0;
   CacheAddr entry;
-  CacheAddr mismatch_slot;
+  CacheAddr mismatch_field;
 };
 using Chain = std::vector<ChainEntry>;
 

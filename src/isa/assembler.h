@@ -151,13 +151,16 @@ class Assembler {
   void nops(unsigned count) {
     while (count-- > 0) u8(0x90);
   }
-  // Pads so that a 32-bit field behind `prefix_bytes` more bytes does not straddle 8 bytes: only
-  // then may it be patched while another thread runs through it.
+  // How many bytes must come first so that a 32-bit field behind `prefix_bytes` more bytes does not
+  // straddle 8 bytes: only then may it be patched while another thread runs through it.
+  unsigned padding_for_patch(unsigned prefix_bytes) const {
+    const auto rest = static_cast<unsigned>((here().value() + prefix_bytes) & 7);
+    return rest > 4 ? 8 - rest : 0;
+  }
   void align_patch(unsigned prefix_bytes) {
     static constexpr uint8_t kNop[3][3] = {{0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}};
-    const uint64_t field = here().value() + prefix_bytes;
-    const auto rest = static_cast<unsigned>(field & 7);
-    if (rest > 4) bytes(kNop[8 - rest - 1], 8 - rest);
+    const unsigned padding = padding_for_patch(prefix_bytes);
+    if (padding != 0) bytes(kNop[padding - 1], padding);
   }
 
   // The same for the field of a `jcc` that follows, by prefixes that mean nothing to it: between a
@@ -165,7 +168,7 @@ class Assembler {
   void align_patch_jcc() {
     constexpr unsigned kOpcodeBytes = 2;
     constexpr uint8_t kSegmentPrefix = 0x2e;
-    while (((here().value() + kOpcodeBytes) & 7) > 4) u8(kSegmentPrefix);
+    for (unsigned left = padding_for_patch(kOpcodeBytes); left > 0; --left) u8(kSegmentPrefix);
   }
 
   // Pads so that the five bytes of a `jmp rel32` do not straddle 8 bytes: it may become something

@@ -23,13 +23,16 @@ uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
 }
 
 Verify emit_verify(Assembler& as, uint64_t original, Compare compare) {
+  constexpr unsigned kJrcxzBytes = 2;
   Verify verify;
   const auto low = static_cast<uint32_t>(original);
   const auto high = static_cast<uint32_t>(original >> 32);
   for (unsigned half = 0; half < (compare == Compare::kAll64 ? 2u : 1u); ++half) {
     as.mov_ecx_gs(tcb::kTarget + half * 4);
     as.lea_ecx_rcx(static_cast<int32_t>(0u - (half ? high : low)));
-    as.jrcxz(5);  // over the jmp
+    const unsigned padding = as.padding_for_patch(kJrcxzBytes + 1);
+    as.jrcxz(static_cast<uint8_t>(padding + isa::kJumpBytes));
+    as.nops(padding);
     as.jmp(as.here().value());
     verify.mismatch_fields[half] = as.offset() - 4;
   }
@@ -57,6 +60,13 @@ CacheAddr count_and_go(Assembler& as, uint32_t counter, uint8_t flags_live, Cach
   return begin + counted;
 }
 
+// A jump to the next stub of a chain.  Returns its field, which may be patched at any time.
+CacheAddr emit_way_on(Assembler& as, CacheAddr next) {
+  as.align_patch(1);
+  as.jmp(next.value());
+  return CacheAddr(as.here().value() - 4);
+}
+
 }  // namespace
 
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
@@ -68,8 +78,14 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.counted = count_and_go(as, counter, flags_live, target, at);
   stub.mismatch = as.here();
-  stub.mismatch_slot = as.jmp_slot(miss.value());
-  point_mismatch(as, verify, stub.mismatch.value());
+  const CacheAddr begin(as.here().value() - as.offset());
+  if (compare == Compare::kLow32) {
+    stub.mismatch_field = begin + verify.mismatch_fields[0];
+    point_mismatch(as, verify, miss.value());
+  } else {
+    stub.mismatch_field = emit_way_on(as, miss);
+    point_mismatch(as, verify, stub.mismatch.value());
+  }
   stub.end = as.here();
   return stub;
 }
@@ -83,7 +99,7 @@ Stub emit_sealed_stub(Assembler& as, uint32_t counter, uint8_t flags_live, Cache
   stub.counted = count_and_go(as, counter, flags_live, target, at);
   // Nobody comes here: there is no other pointer to look for.
   stub.mismatch = as.here();
-  stub.mismatch_slot = as.jmp_slot(miss.value());
+  stub.mismatch_field = emit_way_on(as, miss);
   stub.end = as.here();
   return stub;
 }
@@ -106,15 +122,13 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
   Stub stub;
   stub.entry = as.here();
   as.cmp_gs32_imm(tcb::kTarget, static_cast<uint32_t>(original));
-  as.jcc(kNotEqual, as.here().value());
-  const uint32_t mismatch_field = as.offset() - 4;
+  as.align_patch_jcc();
+  as.jcc(kNotEqual, miss.value());
   stub.accept = as.here();
+  stub.mismatch_field = stub.accept - 4;
   emit_again(as, jump, flags_live != 0 ? FlagsMatter::kYes : FlagsMatter::kNo);
   stub.counted = count_and_go(as, counter, flags_live, target, at);
-  as.patch_rel32(mismatch_field, as.here().value());
-  stub.mismatch = as.here();
-  stub.mismatch_slot = as.jmp_slot(miss.value());
-  stub.end = as.here();
+  stub.mismatch = stub.end = as.here();
   return stub;
 }
 

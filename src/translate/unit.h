@@ -395,11 +395,11 @@ void point_mismatch(isa::Assembler& as, const Verify& verify, uint64_t target);
 // A stub that is the only way from a site (or from anywhere, for returns) to a target: verify,
 // count, go.
 struct Stub {
-  CacheAddr entry;          // compares
-  CacheAddr accept;         // behind the comparison; rcx, or what was compared, is reloaded here
-  CacheAddr counted;        // from here on the counter has been incremented
-  CacheAddr mismatch;       // from here on: what goes on to the next stub of the chain
-  CacheAddr mismatch_slot;  // pointer to it
+  CacheAddr entry;     // compares
+  CacheAddr accept;    // behind the comparison; rcx, or what was compared, is reloaded here
+  CacheAddr counted;   // from here on the counter has been incremented
+  CacheAddr mismatch;  // from here on: what goes on to the next stub of the chain, if that is apart
+  CacheAddr mismatch_field;  // 32-bit distance to it
   CacheAddr end;
   // The counter has been incremented for a thread that is about to execute what is there.
   bool is_counted_at(CacheAddr address) const { return address >= counted && address < mismatch; }

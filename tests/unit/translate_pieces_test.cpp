@@ -115,9 +115,9 @@ TEST_P(Pieces, AStubTakesItsOwnTargetOnlyAndCountsIt) {
     emit_enter(as);
     const Stub stub = emit_stub(as, original, counter, live, code_.address(kHitAt),
                                 code_.address(kMissAt), Compare::kAll64);
-    ASSERT_EQ(stub.mismatch_slot.value() & 7, 0u);
+    ASSERT_LE(stub.mismatch_field.value() & 7, 4u) << "cannot be patched while threads run";
     ASSERT_TRUE(stub.entry < stub.accept && stub.accept < stub.counted &&
-                stub.counted < stub.mismatch_slot && stub.mismatch_slot + 8 == stub.end);
+                stub.counted < stub.mismatch_field && stub.mismatch_field + 4 == stub.end);
     for (int bit = -1; bit < 64; ++bit) {
       for (uint64_t flags : {uint64_t{0}, kStatusFlags}) {
         const uint64_t other = bit < 0 ? 0 : 1ull << bit;
@@ -136,6 +136,46 @@ TEST_P(Pieces, AStubTakesItsOwnTargetOnlyAndCountsIt) {
         ASSERT_EQ(block_.get(counter_offset(counter)), count);
       }
     }
+  }
+}
+
+// Chains are led on by patching one field of each stub, in both forms of comparison.
+TEST_P(Pieces, AStubIsLedOnToAnother) {
+  const uint8_t live = GetParam();
+  constexpr size_t kFirst = 0x100, kSecond = 0x203;  // pieces begin anywhere
+  constexpr uint64_t kTargets[] = {0x7f0012345678, 0x7f0012345679};
+  isa::Assembler hit = code_.assembler(kHitAt);
+  emit_leave(hit, kHit);
+  isa::Assembler miss = code_.assembler(kMissAt);
+  emit_leave(miss, kMiss);
+  for (const Compare compare : {Compare::kLow32, Compare::kAll64}) {
+    isa::Assembler enter = code_.assembler(0);
+    emit_enter(enter);
+    enter.jmp(code_.address(kFirst).value());
+    Stub stubs[2];
+    for (size_t i = 0; i < 2; ++i) {
+      isa::Assembler as = code_.assembler(i == 0 ? kFirst : kSecond);
+      stubs[i] = emit_stub(as, kTargets[i], static_cast<uint32_t>(i), live, code_.address(kHitAt),
+                           code_.address(kMissAt), compare);
+      ASSERT_LE(stubs[i].mismatch_field.value() & 7, 4u);
+      ASSERT_LE(stubs[i].mismatch, stubs[i].end);
+    }
+    const auto go = [&](uint64_t target) {
+      block_.put(tcb::kTarget, target);
+      return static_cast<uint8_t>(entry_at(code_, 0)(target, kFlagsAlwaysSet));
+    };
+    const auto count = [&](uint32_t i) { return block_.get(counter_offset(i)); };
+    for (uint32_t i = 0; i < 2; ++i) block_.put(counter_offset(i), 0);
+    EXPECT_EQ(go(kTargets[0]), kHit);
+    EXPECT_EQ(go(kTargets[1]), kMiss);
+    const CacheAddr field = stubs[0].mismatch_field;
+    isa::Assembler patch(code_.at(0) + (field - code_.address(0)), 4, field);
+    patch.patch_rel32(0, stubs[1].entry.value());
+    EXPECT_EQ(go(kTargets[1]), kHit);
+    EXPECT_EQ(go(kTargets[1] + 1), kMiss);
+    EXPECT_EQ(go(kTargets[0]), kHit);
+    EXPECT_EQ(count(0), 2u);
+    EXPECT_EQ(count(1), 1u);
   }
 }
 
