@@ -79,11 +79,12 @@ void CodeCache::recall_fresh() {
 // Each place is a part of a mapping of the target's, which only a request can make: before what is
 // translated ahead there must be enough.  What has none is a stub.
 Status CodeCache::reserve_asks() {
-  constexpr uint32_t kSpare = 2 * asks::kPerPage, kOfProcedure = 16;
+  constexpr uint32_t kSpare = 2 * asks::kPerPage, kSparePart = 8, kOfProcedure = 16;
   if (!optimizations_.has(Optimization::kAsks)) return Ok{};
   std::vector<uint32_t> wanted;  // by area
   for (const Area& area : region_.areas()) {
-    wanted.push_back(static_cast<uint32_t>(area.asks.size()) + kSpare);
+    const auto taken = static_cast<uint32_t>(area.asks.size());
+    wanted.push_back(taken + taken / kSparePart + kSpare);
   }
   std::vector<uint32_t> counted;
   for (const uint32_t id : fresh_) {

@@ -135,8 +135,9 @@ void UnitEmitter::emit_waits() {
     lead_to_wait(taken.field, add_wait(wait, event, fields(taken.field.may_be_patched())));
   }
   std::vector<bool> may(code_.blocks.size(), true);
-  for (const Fixup& fixup : fixups_)
-    may[fixup.block] = may[fixup.block] && fixup.field.may_be_patched();
+  for (const Fixup& fixup : fixups_) {
+    if (!fixup.field.may_be_patched()) may[fixup.block] = false;
+  }
   wait_of_.assign(code_.blocks.size(), BlockCode::kNone);
   for (const Fixup& fixup : fixups_) {
     const BlockIndex b = fixup.block;
