@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
   /* Neighbours with other rights are mappings of their own. */
   long made = 0;
   for (int fill = argc > 1 && atoi(argv[1]); fill; made++) {
-    void *page = mmap(0, 4096, made %% 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int rights = made %% 2 ? PROT_READ : PROT_NONE;
+    void *page = mmap(0, 4096, rights, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) break;
   }
   for (int round = 0; round < ROUNDS; round++)
