@@ -459,6 +459,7 @@ class CodeCache : public Translated {
   static std::vector<Certain> certain_callees(const Unit& unit);
   bool has_room_for_guesses() const;
   bool is_to_be_recalled(uint32_t index, const Module& module) const;
+  uint32_t to_be_recalled(const Area& area) const;
   void recall_fresh();
   std::vector<Recollection::Asked> asked_of(uint32_t index, const Module& module) const;
   void recall_units(uint32_t index, const Module& module);

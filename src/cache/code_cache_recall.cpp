@@ -76,29 +76,29 @@ void CodeCache::recall_fresh() {
   if (more) recall_pairs();
 }
 
+// Of what an earlier run has asked for, how much will be recalled next in an area.
+uint32_t CodeCache::to_be_recalled(const Area& area) const {
+  size_t procedures = 0;
+  for (uint32_t m = 0; m < recalled_.size(); ++m) {
+    const auto is_now = [&](uint32_t id) {
+      const Module& module = *units_[id]->module;
+      return module.area == &area && is_to_be_recalled(m, module);
+    };
+    if (std::ranges::none_of(fresh_, is_now)) continue;
+    procedures += std::ranges::count(recollection_.asked, m, &Recollection::Asked::module);
+  }
+  return static_cast<uint32_t>(procedures);
+}
+
 // Each place is a part of a mapping of the target's, which only a request can make: before what is
 // translated ahead there must be enough.  What has none is a stub.
 Status CodeCache::reserve_asks() {
   constexpr uint32_t kSpare = 2 * asks::kPerPage, kSparePart = 8, kOfProcedure = 16;
   if (!optimizations_.has(Optimization::kAsks)) return Ok{};
-  std::vector<uint32_t> wanted;  // by area
-  for (const Area& area : region_.areas()) {
-    const auto taken = static_cast<uint32_t>(area.asks.size());
-    wanted.push_back(taken + taken / kSparePart + kSpare);
-  }
-  std::vector<uint32_t> counted;
-  for (const uint32_t id : fresh_) {
-    const Module& module = *units_[id]->module;
-    for (uint32_t m = 0; m < recalled_.size(); ++m) {
-      if (!is_to_be_recalled(m, module) || std::ranges::find(counted, m) != counted.end()) continue;
-      counted.push_back(m);
-      const auto procedures =
-          std::ranges::count(recollection_.asked, m, &Recollection::Asked::module);
-      wanted[module.area->index] += static_cast<uint32_t>(procedures) * kOfProcedure;
-    }
-  }
   for (Area& area : region_.areas()) {
-    TRY(region_.map_asks(area, wanted[area.index], remote_call_));
+    const auto taken = static_cast<uint32_t>(area.asks.size());
+    const uint32_t more = taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area);
+    TRY(region_.map_asks(area, taken + more, remote_call_));
   }
   return Ok{};
 }

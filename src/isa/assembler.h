@@ -151,11 +151,13 @@ class Assembler {
   void nops(unsigned count) {
     while (count-- > 0) u8(0x90);
   }
-  // How many bytes must come first so that a 32-bit field behind `prefix_bytes` more bytes does not
-  // straddle 8 bytes: only then may it be patched while another thread runs through it.
+  // A 32-bit field may be patched while another thread runs through it if it does not straddle 8
+  // bytes.
+  static bool may_be_patched(uint64_t field) { return (field & 7) <= 4; }
+  // How many bytes must come first so that it is so of a field behind `prefix_bytes` more bytes.
   unsigned padding_for_patch(unsigned prefix_bytes) const {
-    const auto rest = static_cast<unsigned>((here().value() + prefix_bytes) & 7);
-    return rest > 4 ? 8 - rest : 0;
+    const uint64_t field = here().value() + prefix_bytes;
+    return may_be_patched(field) ? 0 : static_cast<unsigned>(8 - (field & 7));
   }
   void align_patch(unsigned prefix_bytes) {
     static constexpr uint8_t kNop[3][3] = {{0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}};

@@ -1,8 +1,9 @@
 // Emission of one unit: its direct jumps.  See unit.h.
 //
-// Of the jumps inside a unit nothing is ever patched, so where the distance fits into a byte, the
-// jump takes two bytes instead of five or six.  A block that lies behind is where it is; how far
-// one is that lies ahead is guessed from the program's bytes and what will come between
+// Of the jumps inside a unit only those to blocks that are left out are ever patched.  Where the
+// distance of another fits into a byte, it takes two bytes instead of five or six.  A block that
+// lies behind is where it is; how far one is that lies ahead is guessed from the program's bytes
+// and what will come between
 // (`expected_bytes`).  Where the guess is wrong, the unit is emitted once more without it
 // (emit_unit).
 #include "translate/unit_emitter.h"
@@ -62,21 +63,23 @@ bool UnitEmitter::is_near_ahead(BlockIndex from, BlockIndex to) const {
   constexpr uint32_t kDistanceMax = 127, kWayOnBytes = 5;
   const uint32_t begin = place_[from], end = place_[to];
   if (!request_.near_jumps || request_.where != 0 || request_.checked) return false;
-  if (emitted_[to] || !emitted_[from] || begin == BlockCode::kNone || end == BlockCode::kNone) {
-    return false;
-  }
+  if (emitted_[to] || end == BlockCode::kNone) return false;
+  // What is not emitted yet lies ahead, if it is in the same part.
   const uint32_t in_body = plan_.order.empty() ? UINT32_MAX : plan_.in_body;
-  if (block_ != from || begin > end || (begin < in_body) != (end < in_body)) return false;
+  if ((begin < in_body) != (end < in_body)) return false;
   if (std::ranges::find(far_, from) != far_.end()) return false;
-  uint32_t distance = kWayOnBytes;
-  const cfg::Block& block = procedure_.blocks[from];
-  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
-    if (plan_.edge_counter[e] != kNoCounter) distance += kCounterBytes;
-  }
+  uint32_t distance = kWayOnBytes + edge_counters_bytes(procedure_.blocks[from]);
   for (uint32_t i = begin + 1; i < end && distance <= kDistanceMax; ++i) {
     distance += expected_bytes(in_order(i));
   }
   return distance <= kDistanceMax;
+}
+
+// Of the counters on the ways out of a block, each of one instruction.
+uint32_t UnitEmitter::edge_counters_bytes(const cfg::Block& block) const {
+  const auto first = plan_.edge_counter.begin() + block.first_edge;
+  const auto counted = block.edge_count - std::count(first, first + block.edge_count, kNoCounter);
+  return static_cast<uint32_t>(counted) * kCounterBytes;
 }
 
 // Mostly: with every counter of one instruction, for one.
@@ -84,11 +87,8 @@ uint32_t UnitEmitter::expected_bytes(BlockIndex b) const {
   constexpr uint32_t kLandingBytes = 9, kConditionalBytes = 3, kCallBytes = 10, kReturnBytes = 26,
                      kIndirectBytes = 45, kSyscallBytes = 45;
   const cfg::Block& block = procedure_.blocks[b];
-  uint32_t bytes = block.size_bytes;
+  uint32_t bytes = block.size_bytes + edge_counters_bytes(block);
   if (plan_.block_counter[b] != kNoCounter) bytes += kCounterBytes;
-  for (uint32_t e = block.first_edge; e < block.first_edge + block.edge_count; ++e) {
-    if (plan_.edge_counter[e] != kNoCounter) bytes += kCounterBytes;
-  }
   if (behind_a_call(b)) bytes += kLandingBytes;
   switch (block.end) {
     case Flow::kConditional:

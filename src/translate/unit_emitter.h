@@ -54,7 +54,7 @@ class UnitEmitter {
     uint32_t offset = 0;
     void point_to(uint64_t target) const { part->patch_rel32(offset, target); }
     CacheAddr address() const { return CacheAddr(part->here().value() - part->offset() + offset); }
-    bool may_be_patched() const { return (address().value() & 7) <= 4; }
+    bool may_be_patched() const { return Assembler::may_be_patched(address().value()); }
   };
   enum class Into : uint8_t { kLabel, kLanding };
   struct Fixup {  // a distance inside the unit, patched at the end
@@ -119,10 +119,8 @@ class UnitEmitter {
   // Its number is the next one; none if all are taken.
   std::optional<CacheAddr> take_ask(Request request, uint32_t argument);
   bool has_asks() const { return request_.first_ask < request_.asks_end; }
-  // Blocks that will be left out, in the body.
-  bool is_left_out(BlockIndex b) const {
-    return leaves_out_ && place_[b] != BlockCode::kNone && place_[b] >= plan_.in_body;
-  }
+  // Whether the block will have no code.
+  bool is_left_out(BlockIndex b) const { return leaves_out_ && place_[b] >= plan_.in_body; }
   // The edges among them, in the rest of the unit: before that there are none.
   void emit_late_edge_stubs();
 
@@ -199,12 +197,13 @@ class UnitEmitter {
   void copy(const Insn& insn);
   void patch_displacement(uint32_t field, uint64_t target);
 
-  // A jump to a block of the unit, along which nothing will ever be patched.  It takes two bytes
-  // where the block is near: one that lies behind, or is expected to be near.
+  // A jump to a block of the unit, not counted.  It takes two bytes where the block lies near
+  // behind or is expected to lie near ahead, and may be patched if the block is left out.
   void emit_jump_inside(std::optional<uint8_t> condition, BlockIndex from, BlockIndex to);
   bool is_near_behind(BlockIndex to) const;
   bool is_near_ahead(BlockIndex from, BlockIndex to) const;
   uint32_t expected_bytes(BlockIndex b) const;
+  uint32_t edge_counters_bytes(const cfg::Block& block) const;
   void apply_near_fixups();
 
   // A jump along an edge whose counter, if any, has been emitted.

@@ -58,7 +58,7 @@ for kind, *flags in (("small",), ("large", "-DLARGE")):
         hashed = int(facts["landings_hashed"])
         without = max(2500, SITES - NUMBERS if kind == "small" else 0)
         least, most = (without, without + 3 * 2500) if "--no-opt=sparse" in options else \
-                      (SITES // 16, SITES * 7 // 8)
+                      (SITES // (8 if kind == "small" else 16), SITES * 7 // 8)
         if not least <= hashed <= most:
             complain(f"{what}: {hashed} landings are looked up by a hash")
         listing = accepted(["dump", "instructions", path("many.tally")], what).stdout

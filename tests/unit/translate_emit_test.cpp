@@ -326,9 +326,10 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
     ASSERT_TRUE(code_.is_whole);
     ASSERT_EQ(code_.size_bytes, rest_at + rest.offset());
     ASSERT_EQ(code_.address(code_.rest_begin), address + rest_at);
-    EXPECT_TRUE(
-        std::ranges::equal(std::span(code_.asks).first(before.size()), before,
-                           [](const Ask& a, const Ask& b) { return a.argument == b.argument; }));
+    EXPECT_TRUE(std::ranges::equal(std::span(code_.asks).first(before.size()), before,
+                                   [](const Ask& a, const Ask& b) {
+                                     return a.request == b.request && a.argument == b.argument;
+                                   }));
     lead_waits_on();
   } else {
     check_asks(request);

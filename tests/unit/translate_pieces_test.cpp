@@ -179,6 +179,21 @@ TEST_P(Pieces, AStubIsLedOnToAnother) {
   }
 }
 
+// A stub that keeps nothing is led on by the jump of its comparison, wherever it begins.
+TEST_P(Pieces, AStubThatKeepsNothingIsLedOnByItsComparison) {
+  const CacheAddr miss = code_.address(kMissAt), hit = code_.address(kHitAt);
+  for (size_t begin = 0x100; begin < 0x110; ++begin) {
+    isa::Assembler as = code_.assembler(begin);
+    const Stub stub = emit_unspilled_stub(as, 0x7f0012345678, 7, GetParam(), hit, miss, {});
+    EXPECT_TRUE(isa::Assembler::may_be_patched(stub.mismatch_field.value()));
+    EXPECT_EQ(stub.mismatch_field + 4, stub.accept);
+    EXPECT_EQ(stub.mismatch, stub.end);
+    int32_t distance = 0;
+    std::memcpy(&distance, code_.at(0) + (stub.mismatch_field - code_.address(0)), 4);
+    EXPECT_EQ(stub.accept + static_cast<uint64_t>(int64_t{distance}), miss);
+  }
+}
+
 TEST_P(Pieces, ACounterCountsToTheLastBitAndKeepsLiveFlags) {
   const uint8_t live = GetParam();
   isa::Assembler as = code_.assembler(0);
