@@ -91,6 +91,7 @@ struct CacheStats {
   uint64_t sealed = 0;       // branches through pointers that last, which are not compared ...
   uint64_t unsealed = 0;     // ... and of them, those that are again
   uint64_t shortcuts = 0;    // how often direct branches were led on from a linkage stub's site
+  uint64_t hashed = 0;       // branches that have got a hash table
   uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
 };
 

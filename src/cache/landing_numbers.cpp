@@ -20,10 +20,6 @@ struct Alphabet {
 constexpr Alphabet kNarrow{1, 255};
 constexpr Alphabet kWide{tables::kWideByteMin, tables::kWideByteMax - tables::kWideByteMin + 1};
 
-constexpr Alphabet alphabet_of(bool wide) {
-  return wide ? kWide : kNarrow;
-}
-
 constexpr uint32_t byte_of(uint32_t number, uint32_t i) {
   return number >> 8 * i & 0xff;
 }
@@ -72,26 +68,34 @@ bool LandingNumbers::is_apart(uint32_t address) const {
 
 // 0 once all are taken.
 uint32_t LandingNumbers::next_number() {
-  const Alphabet bytes = alphabet_of(is_wide());
-  const uint32_t squares_max = is_wide() ? bytes.count * bytes.count : 1;
-  if (squares_ == squares_max) return 0;
-  if (taken_ == 0) lead_from_neighbours(bytes.first + side_++);
-  const uint32_t i = taken_++;
-  const uint32_t low = i < side_ ? side_ - 1 : i - side_, high = i < side_ ? i : side_ - 1;
-  const uint32_t upper = is_wide() ? (bytes.first + squares_ / bytes.count) << 8 |
-                                         (bytes.first + squares_ % bytes.count)
-                                   : 0;
-  if (taken_ == 2 * side_ - 1) taken_ = 0;
-  if (taken_ == 0 && side_ == bytes.count) {
-    side_ = 0;
-    ++squares_;
+  return is_wide() ? next_in_row() : next_in_square();
+}
+
+uint32_t LandingNumbers::next_in_square() {
+  if (taken_ == 2 * side_) {
+    if (side_ == kNarrow.count) return 0;
+    side_ += 1;
+    taken_ = 1;
+    lead_from_neighbours(kNarrow.first + side_ - 1);
   }
-  return upper << 16 | (bytes.first + high) << 8 | (bytes.first + low);
+  const uint32_t i = taken_++ - 1;
+  const uint32_t low = i < side_ ? side_ - 1 : i - side_, high = i < side_ ? i : side_ - 1;
+  return (kNarrow.first + high) << 8 | (kNarrow.first + low);
+}
+
+uint32_t LandingNumbers::next_in_row() {
+  constexpr uint32_t kAll = kWide.count * kWide.count * kWide.count * kWide.count;
+  if (taken_ == kAll) return 0;
+  uint32_t rest = taken_++;
+  uint32_t number = 0;
+  for (uint32_t i = 0; i < sizeof number; ++i, rest /= kWide.count) {
+    number |= (kWide.first + rest % kWide.count) << 8 * i;
+  }
+  return number;
 }
 
 // What a return may read that comes to a neighbour of an address whose number has this byte.
 void LandingNumbers::lead_from_neighbours(uint32_t byte) {
-  if (is_wide()) return;  // their pointers are 0, as they ought to be
   lead(byte, none_);
   lead(byte << 8, none_);
 }

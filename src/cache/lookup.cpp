@@ -357,11 +357,14 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
   return accept;
 }
 
-// Whether a table of two kilobytes, and a stub more for each pair, would hardly be used.  That goes
-// by the whole procedure: how often control comes to a block by indirect jumps, no edge says.
+// Whether a table of two kilobytes, and a stub more for each pair, would hardly be used.  How often
+// a call is made, its block's edges say.  Of a jump that goes by the whole procedure: how often
+// control comes to a block by indirect jumps, no edge says.
 bool CodeCache::runs_seldom(const SiteState& state) const {
   const Unit& unit = *units_[state.unit];
-  return optimizations_.has(Optimization::kSparse) && unit.weighed && unit.busy_blocks.empty();
+  if (!optimizations_.has(Optimization::kSparse) || !unit.weighed) return false;
+  if (unit.busy_blocks.empty()) return true;
+  return state.site.call && !unit.busy_blocks[state.site.block];
 }
 
 // Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.
@@ -382,6 +385,7 @@ void CodeCache::build_hash(SiteState& state, uint32_t site_id) {
       state.hash = kind;
     }
   }
+  stats_.hashed += 1;
   state.table_offset = next_table_;
   next_table_ += tables::kHashTableBytes;
   state.buckets = std::make_unique<std::array<Chain, 256>>();

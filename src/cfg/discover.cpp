@@ -386,7 +386,9 @@ void Discoverer::note_entry_looked_at(LinkAddr at, size_t size_bytes, EntryFlags
   ++flags.ranges;
 }
 
-// Which flags a procedure looks at before it sets them, judged by its first instructions only.
+// Which flags the code at an address looks at before it sets them, judged by the next instructions
+// only.  What a procedure keeps on the stack first, and a call among them, is little enough that
+// hardly any is undecided then.
 Discoverer::EntryFlags Discoverer::flags_at_entry(LinkAddr target) {
   if (const EntryFlags* known = entry_flags_.find(target.value())) return *known;
   EntryFlags flags;
@@ -394,7 +396,7 @@ Discoverer::EntryFlags Discoverer::flags_at_entry(LinkAddr target) {
   uint8_t undecided = isa::flag::kAll;
   uint8_t live = 0;
   LinkAddr at = target;
-  constexpr int kLookAheadInsns = 6;
+  constexpr int kLookAheadInsns = 16;
   for (int i = 0; i < kLookAheadInsns && undecided != 0; ++i) {
     const std::span<const uint8_t> bytes = view_.code_at(at);
     const isa::Insn insn = isa::decode(bytes, at.value());
@@ -405,7 +407,7 @@ Discoverer::EntryFlags Discoverer::flags_at_entry(LinkAddr target) {
     live |= undecided & insn.flags_read;
     undecided &= static_cast<uint8_t>(~(insn.flags_written | insn.flags_read));
     at = at + insn.size;
-    if (insn.flow == Flow::kJump) {
+    if (insn.flow == Flow::kJump || insn.flow == Flow::kCall) {
       at = LinkAddr(insn.target);
     } else if (insn.flow != Flow::kNone) {
       break;
@@ -416,9 +418,18 @@ Discoverer::EntryFlags Discoverer::flags_at_entry(LinkAddr target) {
   return flags;
 }
 
-// Backward data flow over the status flags.  At a return, an indirect branch and a branch that
-// leaves, every flag counts as live: what the other side does is not known, and the ABI's word is
-// not taken for it.
+// What is looked at behind a direct branch that leaves: the next instructions there.  Where code may
+// be replaced, that is not known.
+uint8_t Discoverer::flags_behind(const DiscoverRequest& request, LinkAddr target) {
+  if (request.replaceable) return isa::flag::kAll;
+  const EntryFlags flags = flags_at_entry(target);
+  const auto first = entry_ranges_.begin() + flags.first_range;
+  looked_at_.insert(looked_at_.end(), first, first + flags.ranges);
+  return flags.live;
+}
+
+// Backward data flow over the status flags.  At a return and an indirect branch every flag counts
+// as live: what the other side does is not known, and the ABI's word is not taken for it.
 void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& procedure) {
   if (request.unstable) return;  // blocks begin with all flags live
   transfer_.assign(procedure.blocks.size(), {});
@@ -431,16 +442,14 @@ void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& proced
     }
     const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
     if (block.end == Flow::kCall) {
-      t.out_fixed = isa::flag::kAll;
-      if (!request.replaceable) {
-        const EntryFlags callee = flags_at_entry(LinkAddr(last.target));
-        t.out_fixed = callee.live;
-        const auto first = entry_ranges_.begin() + callee.first_range;
-        looked_at_.insert(looked_at_.end(), first, first + callee.ranges);
-      }
+      t.out_fixed = flags_behind(request, LinkAddr(last.target));
     } else if (block.end != Flow::kNone && block.end != Flow::kConditional &&
                block.end != Flow::kCountedJump && block.end != Flow::kJump) {
       t.out_fixed = isa::flag::kAll;
+    } else {
+      for (const Edge& edge : procedure.edges_of(block)) {
+        if (edge.to == kExitBlock) t.out_fixed |= flags_behind(request, edge.target);
+      }
     }
   }
   for (Block& block : procedure.blocks) block.flags_live_in = 0;
@@ -451,7 +460,7 @@ void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& proced
       uint8_t out = transfer_[i].out_fixed;
       if (block.end != Flow::kCall) {
         for (const Edge& edge : procedure.edges_of(block)) {
-          out |= edge.to == kExitBlock ? isa::flag::kAll : procedure.blocks[edge.to].flags_live_in;
+          if (edge.to != kExitBlock) out |= procedure.blocks[edge.to].flags_live_in;
         }
       }
       const auto in = static_cast<uint8_t>(transfer_[i].read | (out & ~transfer_[i].written));

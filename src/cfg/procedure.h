@@ -159,6 +159,7 @@ class Discoverer {
     uint32_t first_range = 0, ranges = 0;  // looked at: in `entry_ranges_`
   };
   EntryFlags flags_at_entry(LinkAddr target);
+  uint8_t flags_behind(const DiscoverRequest& request, LinkAddr target);
   void note_entry_looked_at(LinkAddr at, size_t size_bytes, EntryFlags& flags);
   void note_data(LinkAddr begin, size_t size_bytes);
   const Found* found_at(LinkAddr address) const;

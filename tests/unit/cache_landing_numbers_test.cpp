@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 
@@ -108,6 +109,23 @@ TEST_P(Numbers, AreEnough) {
   EXPECT_EQ(numbers_.add(address, CacheAddr(code)), is_wide());
   if (is_wide()) landings[address] = code;
   for (uint64_t at = 0x400000 - 8; at < address + 8; ++at) expect_as(landings, at);
+}
+
+// Pointers of numbers that are given one after the other lie together.
+TEST_P(Numbers, TouchFewPagesOfPointers) {
+  constexpr uint32_t kLandings = 940;
+  std::set<uint64_t> pages;
+  for (uint32_t i = 0; i < kLandings; ++i) {
+    const uint64_t address = kBases[0] + 16ull * i;
+    ASSERT_TRUE(numbers_.add(address, CacheAddr(0x7f0000000000 + 16 * i)));
+    ASSERT_EQ(look_up(address), 0x7f0000000000 + 16 * i);
+    uint32_t number = 0;
+    std::memcpy(&number, tables_ + tables::kLandingNumbers + (address & 0xffffffff),
+                is_wide() ? 4 : 2);
+    pages.insert(8ull * number / 4096);
+  }
+  // In rows of 94, two on a page; or in a square of 31 rows.
+  EXPECT_LE(pages.size(), is_wide() ? 6u : 17u);
 }
 
 TEST_P(Numbers, OfAddressesAlikeAreTheFirstOnes) {

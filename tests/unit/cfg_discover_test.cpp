@@ -428,6 +428,58 @@ TEST(Flags, AcrossACallTheCalleesFirstInstructionsDecide) {
   EXPECT_EQ(block(p, 5).flags_live_out, flag::kCarry);
 }
 
+TEST(Flags, WhatACalleeKeepsFirstHidesNothing) {
+  const Code code({0xe8, 0x01, 0, 0, 0,                    // 0 call 6
+                   0xc3,                                   // 5 ret
+                   0x41, 0x57, 0x41, 0x56, 0x41, 0x55,     // 6 push r15, r14, r13
+                   0x41, 0x54, 0x55, 0x53,                 // push r12, rbp, rbx
+                   0x48, 0x89, 0xfb, 0x48, 0x83, 0xec, 8,  // mov rbx, rdi; sub rsp, 8
+                   0xc3});
+  EXPECT_EQ(block(Discoverer(code.view()).discover(code.request(6)), 0).flags_live_out, 0);
+}
+
+TEST(Flags, ACallAmongTheCalleesFirstInstructionsIsFollowed) {
+  const Code code({0xe8, 0x01, 0, 0, 0,        // 0 call 6
+                   0xc3,                       // 5 ret
+                   0x53, 0xe8, 0x01, 0, 0, 0,  // 6 push rbx; call 13
+                   0xc3,                       // 12 ret
+                   0x0f, 0x92, 0xc0,           // 13 setc al
+                   0x39, 0xf7, 0xc3});         // cmp edi, esi; ret
+  const Procedure p = Discoverer(code.view()).discover(code.request(6));
+  EXPECT_EQ(block(p, 0).flags_live_out, flag::kCarry);
+  // One that never ends is given up.
+  const Code around({0xe8, 0x01, 0, 0, 0, 0xc3, 0xe8, 0xfb, 0xff, 0xff, 0xff});
+  EXPECT_EQ(block(Discoverer(around.view()).discover(around.request(6)), 0).flags_live_out,
+            flag::kAll);
+}
+
+TEST(Flags, WhereABranchLeavesToDecidesBehindIt) {
+  const Code code({0x72, 0x02,         // 0 jc 4
+                   0xeb, 0x04,         // 2 jmp 8
+                   0x0f, 0x94, 0xc0,   // 4 sete al
+                   0x90,               // 7 nop: leaves
+                   0x39, 0xf7, 0xc3,   // 8 cmp edi, esi; ret
+                   0x0f, 0x92, 0xc0});
+  const Procedure p = Discoverer(code.view()).discover(code.request(8));
+  EXPECT_EQ(block(p, 2).flags_live_in, 0);
+  EXPECT_EQ(block(p, 4).flags_live_in, flag::kZero);
+  EXPECT_EQ(block(p, 4).flags_live_out, 0);
+  EXPECT_EQ(block(p, 0).flags_live_out, flag::kZero);
+}
+
+TEST(Flags, WhereCodeMayBeReplacedWhatLeavesKeepsThemAll) {
+  const Code code({0xe8, 0x02, 0, 0, 0,  // 0 call 7
+                   0xeb, 0x00,           // 5 jmp 7: leaves
+                   0x39, 0xf7, 0xc3});   // 7 cmp edi, esi; ret
+  DiscoverRequest request = code.request(7);
+  for (const bool replaceable : {false, true}) {
+    request.replaceable = replaceable;
+    const Procedure p = Discoverer(code.view()).discover(request);
+    EXPECT_EQ(block(p, 0).flags_live_out, replaceable ? flag::kAll : 0);
+    EXPECT_EQ(block(p, 5).flags_live_out, replaceable ? flag::kAll : 0);
+  }
+}
+
 TEST(Flags, AnUnreadableCalleeMayReadThemAll) {
   const Code code({0xe8, 0x00, 0x10, 0, 0, 0xc3});
   EXPECT_EQ(block(code.discover(), 0).flags_live_out, flag::kAll);
