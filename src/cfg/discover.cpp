@@ -418,8 +418,8 @@ Discoverer::EntryFlags Discoverer::flags_at_entry(LinkAddr target) {
   return flags;
 }
 
-// What is looked at behind a direct branch that leaves: the next instructions there.  Where code may
-// be replaced, that is not known.
+// What is looked at behind a direct branch that leaves: the next instructions there.  Where code
+// may be replaced, that is not known.
 uint8_t Discoverer::flags_behind(const DiscoverRequest& request, LinkAddr target) {
   if (request.replaceable) return isa::flag::kAll;
   const EntryFlags flags = flags_at_entry(target);

@@ -429,7 +429,7 @@ TEST(Flags, AcrossACallTheCalleesFirstInstructionsDecide) {
 }
 
 TEST(Flags, WhatACalleeKeepsFirstHidesNothing) {
-  const Code code({0xe8, 0x01, 0, 0, 0,                    // 0 call 6
+  const Code code({0xe8, 0x01, 0,    0,    0,              // 0 call 6
                    0xc3,                                   // 5 ret
                    0x41, 0x57, 0x41, 0x56, 0x41, 0x55,     // 6 push r15, r14, r13
                    0x41, 0x54, 0x55, 0x53,                 // push r12, rbp, rbx
@@ -454,11 +454,11 @@ TEST(Flags, ACallAmongTheCalleesFirstInstructionsIsFollowed) {
 }
 
 TEST(Flags, WhereABranchLeavesToDecidesBehindIt) {
-  const Code code({0x72, 0x02,         // 0 jc 4
-                   0xeb, 0x04,         // 2 jmp 8
-                   0x0f, 0x94, 0xc0,   // 4 sete al
-                   0x90,               // 7 nop: leaves
-                   0x39, 0xf7, 0xc3,   // 8 cmp edi, esi; ret
+  const Code code({0x72, 0x02,        // 0 jc 4
+                   0xeb, 0x04,        // 2 jmp 8
+                   0x0f, 0x94, 0xc0,  // 4 sete al
+                   0x90,              // 7 nop: leaves
+                   0x39, 0xf7, 0xc3,  // 8 cmp edi, esi; ret
                    0x0f, 0x92, 0xc0});
   const Procedure p = Discoverer(code.view()).discover(code.request(8));
   EXPECT_EQ(block(p, 2).flags_live_in, 0);
