@@ -117,7 +117,7 @@ class CacheJournal {
 
 // Sites with more targets find them through a table.
 inline constexpr size_t kPairsInChain = 4;
-// ... and those that, by an earlier run's counts, run seldom, only if it is as many as this.
+// ... and those that, by an earlier run's counts, run seldom, only if there are as many as this.
 inline constexpr size_t kSeldomPairsInChain = 24;
 
 // Whether returns that jump may be paired with calls in mid-run.
