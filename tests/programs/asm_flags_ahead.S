@@ -3,8 +3,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-.set kAll, 0x8d5  // CF PF AF ZF SF OF
-
 .macro KEEP
   push %r15
   push %r14
@@ -26,16 +24,12 @@
 
 .type take, @function
 take:  // flags are an argument
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   ret
 .type take_behind, @function
 take_behind:  // keeps registers first
   KEEP
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   DROP
   ret
 .type take_far_behind, @function
@@ -43,9 +37,7 @@ take_far_behind:  // farther than anyone looks
   KEEP
   DROP
   KEEP
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   DROP
   ret
 .type take_below, @function
@@ -102,9 +94,7 @@ fall_out:  // into the next procedure
   lea 8(%rsi), %rdx
 .type fallen_into, @function
 fallen_into:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   ret
 
 .macro FLAGS_FOR procedure

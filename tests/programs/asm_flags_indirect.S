@@ -3,7 +3,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-.set kAll, 0x8d5  // CF PF AF ZF SF OF
 
 .macro WITH_FLAGS value
   push $\value|2
@@ -60,13 +59,9 @@ sets_too:
   ret
 .type looks, @function
 looks:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   ret
 .type looks_too, @function
 looks_too:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   ret

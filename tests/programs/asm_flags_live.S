@@ -3,8 +3,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-.set kAll, 0x8d5  // CF PF AF ZF SF OF
-
 .macro FLAGS_ARE expected number
   pushfq
   pop %r13
@@ -33,9 +31,7 @@ pass_on:
   ret
 .type take, @function
 take:  // flags are an argument
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   ret
 .type take_late, @function
 take_late:
@@ -52,17 +48,13 @@ next:
   or $2, %ebp
   mov %ebp, %edi
   call give
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   movzwl (%r12), %ebp
   EXPECT %eax %ebp 1
   mov %ebp, %edi
   or $2, %edi
   call give_far
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   EXPECT %eax %ebp 2
   mov %ebp, %edi
   or $2, %edi
@@ -83,9 +75,7 @@ next:
 landing:
   jmp 1f
 1:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   EXPECT %eax %ebp 5
   mov $3, %ecx
   push %rdi
@@ -95,9 +85,7 @@ landing:
   jrcxz 3f
   jmp 2b
 3:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   EXPECT %eax %ebp 6
   // Both ways of each condition.
   mov %edi, %esi

@@ -4,7 +4,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-.set kAll, 0x8d5  // CF PF AF ZF SF OF
 
 _start:
   mov $3, %ebx

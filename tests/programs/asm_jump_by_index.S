@@ -4,7 +4,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-.set kAll, 0x8d5  // CF PF AF ZF SF OF
 #ifndef ROUNDS
 #define ROUNDS 4
 #define INDEXES 8
@@ -213,9 +212,7 @@ seven:
   jmp back
 // The flags that it was jumped to with.
 looks:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
 back:
 .irp number, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20
   cmp $\number, %r10d

@@ -4,7 +4,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-.set kAll, 0x8d5  // CF PF AF ZF SF OF
 .set kSum, 0x55   // of -1 + 1
 .set kRounds, 3
 .set kRead, 1
@@ -141,8 +140,6 @@ way_\number:
 
 .type looks, @function
 looks:
-  pushfq
-  pop %rax
-  and $kAll, %eax
+  TAKE_FLAGS
   ret
 .size looks, . - looks

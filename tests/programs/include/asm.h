@@ -32,6 +32,15 @@
   syscall
 .endm
 
+.set kAll, 0x8d5  // CF PF AF ZF SF OF
+
+// The flags, in eax.
+.macro TAKE_FLAGS
+  pushfq
+  pop %rax
+  and $kAll, %eax
+.endm
+
 .macro PASS
   mov $1, %edi
   lea passed_text(%rip), %rsi
