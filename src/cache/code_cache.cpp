@@ -70,9 +70,20 @@ uint32_t CodeCache::allocate_counter(Expected expected) {
   return counter;
 }
 
+// By an earlier run's weights.
+bool CodeCache::is_busy(BlockRef ref) const {
+  const std::vector<bool>& busy = units_[ref.unit]->busy_blocks;
+  return !busy.empty() && busy[ref.block];
+}
+
+bool CodeCache::is_seldom(BlockRef ref) const {
+  const std::vector<bool>& seldom = units_[ref.unit]->seldom_blocks;
+  return !seldom.empty() && seldom[ref.block];
+}
+
 // Of the counters of ways into a block from elsewhere.
 Expected CodeCache::expected_of(BlockRef to) const {
-  return units_[to.unit]->busy_blocks.empty() ? Expected::kSome : Expected::kBusy;
+  return is_busy(to) ? Expected::kBusy : Expected::kSome;
 }
 
 // ---- finding and translating -------------------------------------------------------------------
@@ -293,6 +304,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
 void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.plan = known.plan;
   unit.busy_blocks = known.expected.busy_blocks;
+  unit.seldom_blocks = known.expected.seldom_blocks;
   unit.idle_edges = known.expected.idle_edges;
   std::vector<int32_t> numbers(known.counters);
   for (uint32_t i = 0; i < known.counters; ++i) {

@@ -381,6 +381,8 @@ class CodeCache : public Translated {
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
   uint32_t allocate_counter(Expected expected);
+  bool is_busy(BlockRef ref) const;
+  bool is_seldom(BlockRef ref) const;
   Expected expected_of(BlockRef to) const;
   // What a stub increments.
   uint32_t counted(uint32_t counter) const {
@@ -506,8 +508,10 @@ class CodeCache : public Translated {
               const std::function<void(CacheAddr)>& set_head);
   void set_branch(CacheAddr field, CacheAddr target);
   void set_table_head(uint32_t table_offset, uint8_t hash, CacheAddr value);
+  enum class Begins : uint8_t { kAnywhere, kWithALine };  // of the instruction cache
   template <class Emit>
-  auto emit_piece(Area& area, const CodeRecord& record, Emit emit);
+  auto emit_piece(Area& area, const CodeRecord& record, Emit emit,
+                  Begins begins = Begins::kAnywhere);
 
   Region& region_;
   ModuleMap& modules_;
@@ -580,16 +584,14 @@ class CodeCache : public Translated {
 };
 
 template <class Emit>
-auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit) {
+auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit, Begins begins) {
   constexpr uint64_t kPieceBytesMax = 1024;
   using translate::kAreaHalfBytes, translate::kAreaPieces;
   // In the bodies' part if its own is full.
   const bool apart = optimizations_.has(Optimization::kOrder) &&
                      area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
   uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
-  if (apart && record.kind == CodeRecord::Kind::kIndexed) {
-    // Their hot part then lies in one line of the instruction cache, unless the counter spills a
-    // register: an interpreter goes through such a stub with every instruction of its program.
+  if (apart && begins == Begins::kWithALine) {
     constexpr uint64_t kLineBytes = 64;
     used_bytes = (used_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
   }

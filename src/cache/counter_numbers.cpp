@@ -20,28 +20,60 @@ constexpr uint32_t kKeptFree = kPageBytes / 8 - translate::tcb::kHotSlots / 8;
 constexpr uint32_t kUsable = CounterNumbers::kPageCounters - kKeptFree;
 static_assert(counter_offset(0) % kPageBytes == 0 && kUsable > kCalm);
 
-// A counter that has counted as often is worth a place of its own kind.
+// A page of them.
+constexpr uint32_t kSeldomAmongOthers = kUsable;
+
+// Bits of a count from which on a counter is busy, and below which it counts seldom.
 constexpr uint32_t kBusyBits = 14;
+constexpr uint32_t kSomeBits = 8;
 
 }  // namespace
 
-std::vector<CounterNumbers::Range>& CounterNumbers::of(Expected expected) {
-  if (expected == Expected::kBusy) return busy_;
-  return expected == Expected::kIdle ? idle_ : others_;
+std::vector<CounterNumbers::Range>& CounterNumbers::free_for(Expected expected) {
+  switch (expected) {
+    case Expected::kIdle:
+      return idle_.free;
+    case Expected::kSeldom:
+      return seldom_.free;
+    case Expected::kSome:
+      return others_.free;
+    case Expected::kBusy:
+      break;
+  }
+  return busy_;
+}
+
+uint32_t CounterNumbers::next_page(Kind& kind) {
+  if (kind.unbegun.begin == kind.unbegun.end) {
+    kind.unbegun = {pages_, pages_ + kind.group};
+    pages_ += kind.group;
+    kind.group = std::min(2 * kind.group, kGroupMax);
+  }
+  return kind.unbegun.begin++;
 }
 
 void CounterNumbers::begin_page(Expected expected) {
-  const uint32_t first = pages_++ * kPageCounters;
-  if (expected != Expected::kBusy) {
-    of(expected).push_back({first, first + kUsable});
+  if (expected == Expected::kIdle || expected == Expected::kSeldom) {
+    Kind& kind = expected == Expected::kIdle ? idle_ : seldom_;
+    const uint32_t first = next_page(kind) * kPageCounters;
+    kind.free.push_back({first, first + kUsable});
+    return;
+  }
+  const uint32_t first = next_page(others_) * kPageCounters;
+  if (expected == Expected::kSome) {
+    others_.free.push_back({first, first + kUsable});
     return;
   }
   busy_.push_back({first + kCalm, first + kUsable});
-  others_.push_back({first, first + kCalm});
+  others_.free.push_back({first, first + kCalm});
 }
 
 uint32_t CounterNumbers::take(Expected expected) {
-  std::vector<Range>& from = of(expected);
+  if (expected == Expected::kSeldom && seldom_among_others_ < kSeldomAmongOthers) {
+    ++seldom_among_others_;
+    expected = Expected::kSome;
+  }
+  std::vector<Range>& from = free_for(expected);
   if (from.empty()) begin_page(expected);
   Range& range = from.back();
   const uint32_t number = range.begin++;
@@ -57,7 +89,8 @@ ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate:
   const auto of_step = [&](uint32_t step) {
     if (step == 0) return Expected::kIdle;
     const uint32_t less = (UINT8_MAX - step) / kStepsForHalf;
-    return heaviest_bits >= kBusyBits + less ? Expected::kBusy : Expected::kSome;
+    if (heaviest_bits >= kBusyBits + less) return Expected::kBusy;
+    return heaviest_bits >= kSomeBits + less ? Expected::kSome : Expected::kSeldom;
   };
   // A block with no edges but to the caller runs as often as the procedure is called.
   constexpr uint8_t kUnknown = UINT8_MAX;
@@ -76,10 +109,13 @@ ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate:
   result.counters.assign(counters, Expected::kSome);
   for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
     const Expected expected = of_step(has_edge[b] ? heaviest[b] : kUnknown);
-    if (expected == Expected::kBusy) {
-      result.busy_blocks.resize(procedure.blocks.size());
-      result.busy_blocks[b] = true;
-    }
+    const auto mark = [&](Expected which, std::vector<bool>& blocks) {
+      if (expected != which) return;
+      blocks.resize(procedure.blocks.size());
+      blocks[b] = true;
+    };
+    mark(Expected::kBusy, result.busy_blocks);
+    mark(Expected::kSeldom, result.seldom_blocks);
     const int32_t counter = plan.block_counter[b];
     if (counter != translate::kNoCounter) result.counters[static_cast<size_t>(counter)] = expected;
   }

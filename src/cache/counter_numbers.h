@@ -4,20 +4,27 @@
 // the low 12 bits of their addresses.  Where these are alike and the addresses are not, the load
 // waits.  An increment is such a store, and so is keeping a register in the thread's block; among
 // the loads are what the program takes off its stack, and that register's own return.  Another
-// problem: three quarters of a large program's counters never count, and if they lie among the
-// others, these take several times as many pages.
+// problem: three quarters of a large program's counters never count, and many of the others hardly
+// ever do.  If all lie side by side, each thread takes several times as many pages as it need.
 //
 // Idea.  A page has 512 counters.  What an earlier run's weights say of a counter decides where it
 // lies:
 //
 //     offset in the page      0x000                 0x800              0xfc0
 //     a page with busy ones   | others               | busy              | kept |
-//     a page of idle ones     | idle                                     | kept |
-//     any other               | others                                   | kept |
+//     a page of one kind      | idle, seldom, or others                  | kept |
 //
 // *Busy* is what has counted often; the rest of its pages goes to others before they take a page of
-// their own.  *Idle* is what has never counted: its pages are there only if it does so now.  What
-// is kept free is where the thread's block has its registers (translate::tcb::kSpillRcx).
+// their own.  *Idle* is what has never counted: its pages are there only if it does so now.
+// *Seldom* is what has hardly ever counted: many threads of a program do little of it.  The first
+// of it lies among others, since a page for a few would be no gain.  What is kept free is where the
+// thread's block has its registers (translate::tcb::kSpillRcx).
+//
+// A thread's block begins in the middle of a page (below), so each of these pages lies on two of
+// memory, and pages that follow each other share one.  So pages are begun in groups of one kind:
+//
+//     pages of the block   0 1 2 3 4 5 6 7 | 8 ... 15 | 16 ... 23 | 24 ... 39 | ...
+//                          busy and others | idle     | seldom    | idle      | ...
 //
 // So what is busy in a thread's block is half a page, and the block is placed such that the part of
 // the stack that the program uses most is in the other half (Region::place_thread):
@@ -39,6 +46,7 @@ namespace tally::engine {
 
 enum class Expected : uint8_t {
   kIdle,
+  kSeldom,
   kSome,  // or nothing is known
   kBusy,
 };
@@ -46,6 +54,8 @@ enum class Expected : uint8_t {
 class CounterNumbers {
  public:
   static constexpr uint32_t kPageCounters = 512;
+  // Pages in a group: each kind's next one has twice as many.
+  static constexpr uint32_t kGroupMin = 8, kGroupMax = 64;
 
   // A number that nobody has had.
   uint32_t take(Expected expected);
@@ -54,16 +64,27 @@ class CounterNumbers {
   struct Range {
     uint32_t begin = 0, end = 0;
   };
-  std::vector<Range>& of(Expected expected);
+  // Pages of a kind: numbers that are free in those that have been begun, and the pages of its last
+  // group that have not.
+  struct Kind {
+    std::vector<Range> free;
+    Range unbegun;
+    uint32_t group = kGroupMin;  // pages of the next one
+  };
+  uint32_t next_page(Kind& kind);
   void begin_page(Expected expected);
+  std::vector<Range>& free_for(Expected expected);
 
-  std::vector<Range> busy_, idle_, others_;  // free numbers of pages that have been begun
-  uint32_t pages_ = 0;
+  Kind idle_, seldom_, others_;
+  std::vector<Range> busy_;  // free numbers in the busy halves of pages of others
+  uint32_t pages_ = 0;       // of all groups
+  uint32_t seldom_among_others_ = 0;
 };
 
 struct ExpectedCounts {
   std::vector<Expected> counters;   // by their numbers in the plan; empty: nothing is known
   std::vector<bool> busy_blocks;    // empty: none is
+  std::vector<bool> seldom_blocks;  // the same
   std::vector<uint8_t> idle_edges;  // by edge, not 0: it never ran; empty: nothing is known
 };
 

@@ -15,18 +15,22 @@ using namespace translate;
 
 namespace {
 
-uint64_t table_bytes(uint32_t bits) {
-  return uint64_t{tables::kHashedBytes} << bits;
+uint64_t bytes_of(uint32_t entries) {
+  return uint64_t{tables::kHashedBytes} * entries;
+}
+
+// Where the table of so many entries begins.
+uint32_t first_of(uint32_t entries) {
+  return hashed_place(0, entries);
 }
 
 }  // namespace
 
 void HashedLandings::begin(uint8_t* tables) {
   tables_ = tables;
-  bits_ = tables::kHashedBitsMin;
-  taken_.assign(size_t{1} << bits_, false);
-  const uint32_t shift = 31 - bits_;
-  memcpy(tables_ + tables::kHashedShift, &shift, sizeof shift);
+  entries_ = tables::kHashedEntriesMin;
+  taken_.assign(entries_, false);
+  memcpy(tables_ + tables::kHashedEntries, &entries_, sizeof entries_);
 }
 
 // Of the one that is nobody's, and leads nowhere, if there is none.
@@ -40,18 +44,19 @@ HashedLandings::Landing& HashedLandings::find_or_make(uint64_t original) {
   const auto index = static_cast<uint32_t>(landings_.size());
   by_original_.set(original, index);
   const uint32_t* newest = by_page_.find(numbers_page(original));
-  landings_.push_back({original, CacheAddr(), kNowhere, newest == nullptr ? kNone : *newest});
+  const uint32_t on_page = newest == nullptr ? kNone : *newest;
+  landings_.push_back({original, CacheAddr(), kNowhere, on_page});
   by_page_.set(numbers_page(original), index);
   return landings_.back();
 }
 
-bool HashedLandings::has(uint64_t original) const {
-  return landings_[index_of(original)].code != CacheAddr();
+CacheAddr HashedLandings::leads_to(uint64_t original) const {
+  return landings_[index_of(original)].code;
 }
 
 void HashedLandings::lead(const Landing& landing) const {
-  auto* entry = reinterpret_cast<uint64_t*>(tables_ + tables::kHashedLandings +
-                                            uint64_t{tables::kHashedBytes} * landing.entry);
+  auto* entry =
+      reinterpret_cast<uint64_t*>(tables_ + tables::kHashedLandings + bytes_of(landing.entry));
   const uint64_t to = landing.is_held ? 0 : landing.code.value();
   std::atomic_ref<uint64_t>(entry[1]).store(to, std::memory_order_release);
   std::atomic_ref<uint64_t>(entry[0]).store(landing.original, std::memory_order_release);
@@ -63,8 +68,8 @@ bool HashedLandings::is_crowded() const {
 
 // At the first free entry from where it is looked for.  False if the table ends before that.
 bool HashedLandings::place(Landing& landing) {
-  const uint32_t first = 1u << bits_;
-  for (uint32_t i = hashed_place(landing.original, bits_) - first; i < taken_.size(); ++i) {
+  const uint32_t first = first_of(entries_);
+  for (uint32_t i = hashed_place(landing.original, entries_) - first; i < taken_.size(); ++i) {
     if (taken_[i]) continue;
     // Whoever looks for what is not there stops at a free entry.
     if (i + 1 == taken_.size()) return false;
@@ -77,29 +82,46 @@ bool HashedLandings::place(Landing& landing) {
   return false;
 }
 
-// Goes over to the next table.  False if there is none.
-bool HashedLandings::grow() {
-  if (bits_ == tables::kHashedBitsMax) return false;
-  const uint32_t before = bits_++;
-  taken_.assign(size_t{1} << bits_, false);
+// Places all in a table of so many entries.  False if it ends before that: some are nowhere then.
+bool HashedLandings::place_all(uint32_t entries) {
+  entries_ = entries;
+  taken_.assign(entries_, false);
   taken_count_ = 0;
+  bool all = true;
   for (Landing& landing : landings_) {
     landing.entry = kNowhere;
-    if (landing.code != CacheAddr()) place(landing);
+    if (landing.code != CacheAddr() && !place(landing)) all = false;
   }
-  const uint32_t shift = 31 - bits_;
-  auto* word = reinterpret_cast<uint32_t*>(tables_ + tables::kHashedShift);
-  std::atomic_ref<uint32_t>(*word).store(shift, std::memory_order_release);
-  uint8_t* old = tables_ + tables::kHashedLandings + table_bytes(before);
-  if (madvise(old, table_bytes(before), MADV_REMOVE) != 0) memset(old, 0, table_bytes(before));
+  return all;
+}
+
+void HashedLandings::give_back(uint32_t entries) {
+  // The rest of its last page is nobody's: the next table begins behind that.
+  uint8_t* old = tables_ + tables::kHashedLandings + bytes_of(first_of(entries));
+  if (madvise(old, bytes_of(entries), MADV_REMOVE) != 0) memset(old, 0, bytes_of(entries));
+}
+
+// Goes over to the next table, or the one behind it if that has no room.  False if there is none.
+bool HashedLandings::grow() {
+  const uint32_t before = entries_;
+  uint32_t after = next_hashed_entries(before);
+  if (after > tables::kHashedEntriesMax) return false;
+  while (!place_all(after) && next_hashed_entries(after) <= tables::kHashedEntriesMax) {
+    give_back(after);
+    after = next_hashed_entries(after);
+  }
+  auto* word = reinterpret_cast<uint32_t*>(tables_ + tables::kHashedEntries);
+  std::atomic_ref<uint32_t>(*word).store(entries_, std::memory_order_release);
+  give_back(before);
   return true;
 }
 
-bool HashedLandings::add(uint64_t original, CacheAddr code) {
+bool HashedLandings::add(uint64_t original, CacheAddr code, Moves moves) {
   CHECK(code != CacheAddr()) << "a landing nowhere";
   Landing& landing = find_or_make(original);
   if (landing.code != CacheAddr()) return true;  // another thread's request
   landing.code = code;
+  landing.moves = moves;
   landing.is_held = false;
   ++led_;
   if (landing.entry != kNowhere) {
@@ -148,12 +170,12 @@ void HashedLandings::release() {
   }
 }
 
-void HashedLandings::for_each_on_page(uint32_t page,
-                                      const std::function<void(uint64_t, CacheAddr)>& visit) const {
+void HashedLandings::for_each_on_page(uint32_t page, const Visit& visit) const {
   const uint32_t* newest = by_page_.find(page);
   if (newest == nullptr) return;
   for (uint32_t i = *newest; i != kNone; i = landings_[i].on_page) {
-    if (landings_[i].code != CacheAddr()) visit(landings_[i].original, landings_[i].code);
+    const Landing& landing = landings_[i];
+    if (landing.code != CacheAddr()) visit(landing.original, landing.code, landing.moves);
   }
 }
 

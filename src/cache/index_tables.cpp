@@ -179,11 +179,17 @@ void CodeCache::add_indexed(SiteState& state, uint32_t site_id, uint32_t index) 
   const std::span<const uint8_t> bytes(region_.code(tail), static_cast<size_t>(site_jump - tail));
   const auto stub_id = static_cast<uint32_t>(table.stubs.size());
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kIndexed, site_id, stub_id};
-  const IndexedStub stub = emit_piece(*unit.area, record, [&](auto& as) {
+  const auto emit = [&](auto& as) {
     return emit_indexed_stub(as, bytes, pair.target.value(), counted(pair.counter),
                              flags_at(pair.to), unit.entry_of(pair.to), site_jump,
                              *state.site.unspilled);
-  });
+  };
+  // The hot part of a busy one then lies in one line of the instruction cache, unless the counter
+  // spills a register: an interpreter goes through such a stub with every instruction of its
+  // program.
+  const IndexedStub stub =
+      emit_piece(*unit.area, record, emit,
+                 !unit.weighed || is_busy(pair.to) ? Begins::kWithALine : Begins::kAnywhere);
   table.stubs.push_back(stub);
   table.stub_of[index] = stub_id;
   table.led += 1;

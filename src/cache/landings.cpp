@@ -14,6 +14,7 @@ using translate::numbers_page;
 void Landings::begin(uint8_t* tables, translate::Returns form, CacheAddr none,
                      translate::Compare compare, Numbered numbered) {
   numbers_.begin(tables, form, none);
+  form_ = form;
   compare_ = compare;
   hashed_.begin(tables);
   numbered_ = numbered;
@@ -36,23 +37,36 @@ void Landings::number_page(uint64_t original) {
   const uint32_t page = numbers_page(original);
   pages_.set(page, true);
   std::vector<std::pair<uint64_t, CacheAddr>> there;
-  hashed_.for_each_on_page(page,
-                           [&](uint64_t at, CacheAddr code) { there.emplace_back(at, code); });
+  hashed_.for_each_on_page(page, [&](uint64_t at, CacheAddr code, Moves moves) {
+    if (moves == Moves::kWithItsPage) there.emplace_back(at, code);
+  });
   for (const auto& [at, code] : there) {
     if (number(at, code)) hashed_.remove(at);
   }
 }
 
+// Of the two forms of numbers, those of four bytes have pointers side by side.
+bool Landings::stays_hashed(ReturnsTo expected) const {
+  return expected == ReturnsTo::kFew && numbered_ == Numbered::kWhereMany &&
+         form_ != translate::Returns::kPaired;
+}
+
 void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
+  if (numbers_.has(original)) return;
   if (expected == ReturnsTo::kMany) number_page(original);
-  if (is_numbered(original) && number(original, code)) return;
-  if (hashed_.add(original, code)) return;
+  const bool stays = stays_hashed(expected);
+  if (is_numbered(original) && !stays && number(original, code)) return;
+  if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) return;
   number_page(original);
   if (is_numbered(original)) number(original, code);
 }
 
 void Landings::is_returned_to_often(uint64_t original) {
-  if (hashed_.has(original)) number_page(original);
+  if (!hashed_.has(original)) return;
+  number_page(original);
+  const CacheAddr code = hashed_.leads_to(original);
+  if (code == CacheAddr() || !is_numbered(original)) return;
+  if (number(original, code)) hashed_.remove(original);
 }
 
 uint32_t Landings::lookups() const {
@@ -84,7 +98,8 @@ void Landings::release() {
 void Landings::write(const LandingNumbers::Write& write) {
   if (refused_ || numbers_.write(write)) return;
   refused_ = true;
-  numbers_.for_each([&](uint64_t original, CacheAddr code) { hashed_.add(original, code); });
+  numbers_.for_each(
+      [&](uint64_t original, CacheAddr code) { hashed_.add(original, code, Moves::kAlone); });
 }
 
 }  // namespace tally::engine

@@ -4,7 +4,7 @@
 // takes a page of memory for each page of code; an entry of a hash table (hashed_landings.h) takes
 // 16 bytes, and some forty instructions at each return.
 //
-// Idea.  A page of code is *numbered* once returns to it are many, and then all of its landings get
+// Idea.  A page of code is *numbered* once returns to it are many, and then its landings get
 // numbers.  That is known
 //
 //   from an earlier run    its weights say that a landing will be returned to often, or
@@ -14,7 +14,9 @@
 //                          program with many landings, whose table is in no cache, and to which a
 //                          page is little (`lookups`)
 //
-// What can have no number even so (landing_numbers.h) stays in the hash table.
+// What can have no number even so (landing_numbers.h) stays in the hash table, and so does a
+// landing that by an earlier run's weights is hardly ever returned to, until it is: where numbers
+// have two bytes, the pointer of one takes more memory than an entry of that table.
 //
 // Numbers are in memory of the target's own, and are written some time after they are given, all
 // that have come together at once (`write`).  Until then the returns ask.  If they cannot be
@@ -36,7 +38,8 @@ inline constexpr uint32_t kLookupsMax = 4096;
 inline constexpr uint32_t kLookupsMin = 512;
 
 enum class ReturnsTo : uint8_t {
-  kFew,  // or nothing is known
+  kFew,
+  kSome,  // or nothing is known
   kMany,
 };
 
@@ -77,9 +80,11 @@ class Landings {
   bool is_numbered(uint64_t original) const;
   bool number(uint64_t original, CacheAddr code);
   void number_page(uint64_t original);
+  bool stays_hashed(ReturnsTo expected) const;
 
   LandingNumbers numbers_;
   HashedLandings hashed_;
+  translate::Returns form_ = translate::Returns::kJump;
   translate::Compare compare_ = translate::Compare::kAll64;
   Numbered numbered_ = Numbered::kWhereMany;
   bool refused_ = false;

@@ -247,9 +247,10 @@ void CodeCache::enter_landing(BlockRef call_block) {
 // `code` is where returns to the block go.
 void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
   const uint64_t original = address_of(ref).value();
-  const std::vector<bool>& busy = units_[ref.unit]->busy_blocks;
-  const bool many = !busy.empty() && ref.insn == 0 && busy[ref.block];
-  landings_.add(original, code, many ? ReturnsTo::kMany : ReturnsTo::kFew);
+  ReturnsTo expected = ReturnsTo::kSome;
+  if (ref.insn == 0 && is_busy(ref)) expected = ReturnsTo::kMany;
+  if (ref.insn == 0 && is_seldom(ref)) expected = ReturnsTo::kFew;
+  landings_.add(original, code, expected);
 }
 
 void CodeCache::is_returned_to_often(TargetAddr return_address) {
@@ -364,7 +365,7 @@ bool CodeCache::runs_seldom(const SiteState& state) const {
   const Unit& unit = *units_[state.unit];
   if (!optimizations_.has(Optimization::kSparse) || !unit.weighed) return false;
   if (unit.busy_blocks.empty()) return true;
-  return state.site.call && !unit.busy_blocks[state.site.block];
+  return state.site.call && !is_busy({state.unit, state.site.block});
 }
 
 // Replaces a site's chain by a hash table of chains, with the hash that spreads its targets best.

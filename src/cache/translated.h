@@ -74,7 +74,8 @@ struct Unit {
   bool weighed = false;             // its counters lie by measured weights
   bool confirmed = false;           // see edge_weights.h
   std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
-  std::vector<bool> busy_blocks;    // that have run often in an earlier run (counter_numbers.h)
+  // That have run often, and hardly ever, in an earlier run (counter_numbers.h); empty: none has.
+  std::vector<bool> busy_blocks, seldom_blocks;
 
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);

@@ -103,13 +103,13 @@ enum class Action : uint32_t {
 
 // ---- tables ------------------------------------------------------------------------------------
 namespace tables {
-inline constexpr uint32_t kMonitorAsleep = 0x00;   // u32: the monitor needs a futex wake
-inline constexpr uint32_t kDoorbell = 0x04;        // u32 futex word
-inline constexpr uint32_t kKnownShift = 0x08;      // u32: 32 - the bits of known_hash that count
-inline constexpr uint32_t kHashedShift = 0x0c;     // u32: 31 - the bits of hashed_place that count
-inline constexpr uint32_t kAskEntry = 0x10;        // u64: the gateway's entry for asks
-inline constexpr uint32_t kName = 0x40;            // the name of the region's memfd, as text
-inline constexpr uint32_t kSyscallClass = 0x1000;  // 65536 bytes, 0 = plain
+inline constexpr uint32_t kMonitorAsleep = 0x00;  // u32: the monitor needs a futex wake
+inline constexpr uint32_t kDoorbell = 0x04;       // u32 futex word
+inline constexpr uint32_t kKnownShift = 0x08;     // u32: 32 - the bits of known_hash that count
+inline constexpr uint32_t kHashedEntries = 0x0c;  // u32: of the table of hashed landings in use
+inline constexpr uint32_t kAskEntry = 0x10;       // u64: the gateway's entry for asks
+inline constexpr uint32_t kName = 0x40;           // the name of the region's memfd, as text
+inline constexpr uint32_t kSyscallClass = 0x400;  // 65536 bytes, 0 = plain
 // Targets of indirect branches that threads find by themselves: target and code, 8 bytes each.  One
 // stands where the hash says, or at the other of these two places.
 inline constexpr uint32_t kKnown = 0xa0000;
@@ -119,14 +119,14 @@ inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers o
 inline constexpr uint32_t kLateLandings = kLandings + 65536 * 8;
 inline constexpr uint32_t kHashTables = kLateLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
-inline constexpr uint32_t kHashTablesEnd = 64 << 20;
+inline constexpr uint32_t kHashTablesEnd = 40 << 20;
 // Landings by a hash of their address: address and code, 16 bytes each.  Of each size there is one
-// table, which begins at as many entries (hashed_place).
+// table, which begins at four times as many entries (hashed_place).
 inline constexpr uint32_t kHashedLandings = kHashTablesEnd;
 inline constexpr uint32_t kHashedBytes = 16;
-inline constexpr uint32_t kHashedBitsMin = 8, kHashedBitsMax = 20;
+inline constexpr uint32_t kHashedEntriesMin = 256, kHashedEntriesMax = 1u << 20;
 inline constexpr uint32_t kHashedLandingsEnd =
-    kHashedLandings + (kHashedBytes << (kHashedBitsMax + 1));
+    kHashedLandings + 5 * kHashedBytes * kHashedEntriesMax;
 inline constexpr uint32_t kWideLandings = kHashedLandingsEnd;  // see below
 // Numbers of landings, at the low 32 bits of the return address; the last one may end behind the
 // 4 GB.  Hardly any of it is ever touched.
@@ -149,12 +149,18 @@ inline constexpr uint32_t known_hash(uint64_t target) {
   return static_cast<uint32_t>(target) * kKnownHashFactor;
 }
 
-// The entry at which a landing is looked for first, in a table of 2^bits entries: none of the last
-// eighth, so that what is not found there may lie in the next entries.  The upper bits of the
-// result say which table it is, so both are told by one number.
-inline constexpr uint32_t hashed_place(uint64_t original, uint32_t bits) {
+// The next size of that table, in entries: a quarter larger at least, so that no two overlap, and
+// such that each begins with a page.
+inline constexpr uint32_t next_hashed_entries(uint32_t entries) {
+  constexpr uint32_t kStep = 64;
+  return (entries + entries / 4 + kStep - 1) / kStep * kStep;
+}
+
+// The entry at which a landing is looked for first, in the table of so many: none of the last
+// eighth, so that what is not found there may lie in the next entries.
+inline constexpr uint32_t hashed_place(uint64_t original, uint32_t entries) {
   const uint32_t hash = static_cast<uint32_t>(original) * kKnownHashFactor;
-  return ((hash - (hash >> 3)) >> 1 | 1u << 31) >> (31 - bits);
+  return 4 * entries + static_cast<uint32_t>(uint64_t{hash - (hash >> 3)} * entries >> 32);
 }
 
 // Of the numbers of landings: the page on which that of a landing begins.

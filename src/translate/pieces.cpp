@@ -285,15 +285,15 @@ CacheAddr emit_entry(Assembler& as, Request request, bool rcx_intact, uint64_t c
 // From a return address in rdx to its entry among the hashed landings: its place goes to rax, and
 // control to what follows, with the zero flag set.  If there is none: with the flag cleared.
 void emit_find_hashed(Assembler& as, uint32_t tables_base) {
-  raw(as, 0x69, 0xc2), as.u32(kKnownHashFactor);                          // imul eax, edx, factor
-  raw(as, 0x89, 0xc1);                                                    // mov ecx, eax
-  raw(as, 0xc1, 0xe9, 0x03);                                              // shr ecx, 3
-  raw(as, 0x29, 0xc8);                                                    // sub eax, ecx
-  raw(as, 0xd1, 0xe8);                                                    // shr eax, 1
-  raw(as, 0x0d), as.u32(1u << 31);                                        // or eax, 1 << 31
-  raw(as, 0x8b, 0x0c, 0x25), as.u32(tables_base + tables::kHashedShift);  // mov ecx, shift
-  raw(as, 0xd3, 0xe8);                                                    // shr eax, cl
-  raw(as, 0xc1, 0xe0, 0x04);                                              // shl eax, 4
+  raw(as, 0x69, 0xc2), as.u32(kKnownHashFactor);                            // imul eax, edx, factor
+  raw(as, 0x89, 0xc1);                                                      // mov ecx, eax
+  raw(as, 0xc1, 0xe9, 0x03);                                                // shr ecx, 3
+  raw(as, 0x29, 0xc8);                                                      // sub eax, ecx
+  raw(as, 0x8b, 0x0c, 0x25), as.u32(tables_base + tables::kHashedEntries);  // mov ecx, entries
+  raw(as, 0x48, 0x0f, 0xaf, 0xc1);                                          // imul rax, rcx
+  raw(as, 0x48, 0xc1, 0xe8, 32);                                            // shr rax, 32
+  raw(as, 0x8d, 0x04, 0x88);  // lea eax, [rax + rcx * 4]
+  raw(as, 0xc1, 0xe0, 0x04);  // shl eax, 4
   const uint32_t look = as.offset();
   raw(as, 0x48, 0x8b, 0x88), as.u32(tables_base + tables::kHashedLandings);  // mov rcx, [rax + ...]
   raw(as, 0x48, 0x39, 0xd1);                                                 // cmp rcx, rdx

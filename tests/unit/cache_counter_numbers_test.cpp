@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
 #include <set>
 #include <tuple>
@@ -24,24 +26,62 @@ uint32_t page_of(uint32_t number) {
   return translate::counter_offset(number) / 4096;
 }
 
+// These lie among others.
+void take_first_seldom(CounterNumbers& numbers) {
+  const uint32_t page = page_of(numbers.take(Expected::kSome));
+  uint32_t i = 0;
+  while (page_of(numbers.take(Expected::kSeldom)) == page) ++i;
+  EXPECT_GT(i, 400u);
+}
+
 TEST(CounterNumbers, EachIsItsOwnAndLiesWhereItShould) {
-  constexpr Expected kAll[] = {Expected::kIdle, Expected::kSome, Expected::kBusy};
+  constexpr Expected kAll[] = {Expected::kIdle, Expected::kSeldom, Expected::kSome,
+                               Expected::kBusy};
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     CounterNumbers numbers;
+    take_first_seldom(numbers);
     std::set<uint32_t> seen;
-    std::set<uint32_t> idle_pages, other_pages;
+    std::set<uint32_t> idle_pages, seldom_pages, other_pages;
     constexpr uint32_t kCount = 20'000;
     for (uint32_t i = 0; i < kCount; ++i) {
-      const Expected expected = kAll[random() % 3];
+      const Expected expected = kAll[random() % std::size(kAll)];
       const uint32_t number = numbers.take(expected);
       EXPECT_TRUE(seen.insert(number).second) << number << " twice, seed " << seed;
       const uint32_t place = place_in_page(number);
       EXPECT_LT(place, tcb::kHotSlots);
       EXPECT_TRUE(expected != Expected::kBusy || place >= tcb::kCalmEnd) << place;
-      (expected == Expected::kIdle ? idle_pages : other_pages).insert(page_of(number));
+      auto& pages = expected == Expected::kIdle     ? idle_pages
+                    : expected == Expected::kSeldom ? seldom_pages
+                                                    : other_pages;
+      pages.insert(page_of(number));
     }
     for (const uint32_t page : idle_pages) EXPECT_FALSE(other_pages.contains(page)) << page;
+    for (const uint32_t page : seldom_pages) {
+      EXPECT_FALSE(idle_pages.contains(page) || other_pages.contains(page)) << page;
+    }
+  }
+}
+
+// Pages of one kind lie side by side, in few groups; and few numbers are left out for that.
+TEST(CounterNumbers, PagesOfAKindLieTogether) {
+  for (const uint32_t count : {100u, 5'000u, 100'000u}) {
+    CounterNumbers numbers;
+    take_first_seldom(numbers);
+    std::set<uint32_t> seldom_pages;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      seldom_pages.insert(page_of(numbers.take(Expected::kSeldom)));
+      for (const Expected expected : {Expected::kIdle, Expected::kSome}) {
+        last = std::max(last, numbers.take(expected));
+      }
+    }
+    uint32_t groups = 0;
+    for (const uint32_t page : seldom_pages) groups += seldom_pages.contains(page - 1) ? 0 : 1;
+    EXPECT_LE(groups, 1 + seldom_pages.size() / CounterNumbers::kGroupMin) << count;
+    EXPECT_LE(groups, 4 + seldom_pages.size() / CounterNumbers::kGroupMax) << count;
+    const uint32_t wasted = 3 * CounterNumbers::kGroupMax * CounterNumbers::kPageCounters;
+    EXPECT_LE(last, 3 * count + 3 * count / 32 + wasted) << count;
   }
 }
 
@@ -90,7 +130,7 @@ TEST(ExpectedOfCounters, GoesByTheStepOfTheEdgeOrOfTheBlocksEdges) {
   EXPECT_EQ(expected.busy_blocks, (std::vector{true, true, false}));
 }
 
-TEST(ExpectedOfCounters, IsBusyFromACountOn) {
+TEST(ExpectedOfCounters, GoesByTheCount) {
   const cfg::Procedure procedure = branching();
   translate::Plan plan;
   plan.block_counter.assign(3, translate::kNoCounter);
@@ -100,7 +140,10 @@ TEST(ExpectedOfCounters, IsBusyFromACountOn) {
                                            {20u, 255 - 7 * 16, Expected::kSome},
                                            {14u, 255, Expected::kBusy},
                                            {13u, 255, Expected::kSome},
-                                           {13u, 1, Expected::kSome}}) {
+                                           {13u, 255 - 5 * 16, Expected::kSome},
+                                           {13u, 255 - 6 * 16, Expected::kSeldom},
+                                           {20u, 1, Expected::kSeldom},
+                                           {7u, 255, Expected::kSeldom}}) {
     const uint8_t steps[] = {255, static_cast<uint8_t>(step)};
     EXPECT_EQ(engine::expected_counts(procedure, plan, 2, steps, bits).counters[1], wanted)
         << bits << " bits, step " << step;
@@ -114,7 +157,7 @@ TEST(ExpectedOfCounters, ABlockWithoutEdgesRunsAsOftenAsItsProcedure) {
   plan.block_counter = {0};
   EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 20).counters[0], Expected::kBusy);
   EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 20).busy_blocks, std::vector{true});
-  EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 3).counters[0], Expected::kSome);
+  EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 3).counters[0], Expected::kSeldom);
   EXPECT_TRUE(engine::expected_counts(procedure, plan, 1, {}, 3).busy_blocks.empty());
 }
 

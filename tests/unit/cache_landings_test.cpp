@@ -27,15 +27,14 @@ constexpr uint64_t kNone = 0x7f00deadbeef, kAsks = 0;
 class LandingsTest : public testing::Test {
  protected:
   void SetUp() override { begin(Landings::Numbered::kWhereMany); }
-  void begin(Landings::Numbered numbered) {
+  void begin(Landings::Numbered numbered, Returns form = Returns::kJump) {
     TearDown();
     void* memory = mmap(nullptr, tables::kSizeBytes, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     ASSERT_NE(memory, MAP_FAILED);
     tables_ = static_cast<uint8_t*>(memory);
     landings_ = Landings();
-    landings_.begin(tables_, Returns::kJump, CacheAddr(kNone), translate::Compare::kAll64,
-                    numbered);
+    landings_.begin(tables_, form, CacheAddr(kNone), translate::Compare::kAll64, numbered);
   }
   void TearDown() override {
     if (tables_ != nullptr) munmap(tables_, tables::kSizeBytes);
@@ -62,8 +61,8 @@ class LandingsTest : public testing::Test {
   }
   // As generated code does it.
   uint64_t by_hash(uint64_t original) const {
-    const uint32_t bits = 31 - read<uint32_t>(tables::kHashedShift);
-    for (uint64_t entry = translate::hashed_place(original, bits);; ++entry) {
+    const auto entries = read<uint32_t>(tables::kHashedEntries);
+    for (uint64_t entry = translate::hashed_place(original, entries);; ++entry) {
       const uint64_t at = tables::kHashedLandings + tables::kHashedBytes * entry;
       const auto there = read<uint64_t>(at);
       if (there == original) return read<uint64_t>(at + 8);
@@ -79,10 +78,31 @@ class LandingsTest : public testing::Test {
   Landings landings_;
 };
 
+// The hash tables, from the smallest to the largest.
+TEST(HashedTables, LieApartEachFromAPageOn) {
+  uint64_t free_from = 0;
+  uint32_t sizes = 0;
+  for (uint32_t entries = tables::kHashedEntriesMin; entries <= tables::kHashedEntriesMax;
+       entries = translate::next_hashed_entries(entries), ++sizes) {
+    const uint64_t first = translate::hashed_place(0, entries);
+    EXPECT_EQ(tables::kHashedBytes * first % 4096, 0u) << entries;
+    EXPECT_GE(tables::kHashedBytes * first, free_from) << entries;
+    // The old one's memory is given back in whole pages.
+    free_from = (tables::kHashedBytes * (first + entries) + 4095) / 4096 * 4096;
+    EXPECT_LE(tables::kHashedLandings + free_from, tables::kHashedLandingsEnd) << entries;
+    for (uint32_t address = 1; address != 0; address <<= 1) {
+      const uint32_t place = translate::hashed_place(address, entries);
+      EXPECT_GE(place, first) << address;
+      EXPECT_LE(place, first + entries - entries / 8) << address;
+    }
+  }
+  EXPECT_GT(sizes, 30u);
+}
+
 TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
-  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
-  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kFew);
-  landings_.add(0x402010, CacheAddr(0x30), ReturnsTo::kFew);
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kSome);
+  landings_.add(0x402010, CacheAddr(0x30), ReturnsTo::kSome);
   write();
   EXPECT_EQ(landings_.touched_bytes(), 0u);
   EXPECT_EQ(landings_.hashed(), 3u);
@@ -98,9 +118,9 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   EXPECT_EQ(landings_.hashed(), 1u);
   EXPECT_EQ(landings_.touched_bytes(), 4096u);
   // What comes later to that page gets its number at once.
-  landings_.add(0x401030, CacheAddr(0x40), ReturnsTo::kFew);
+  landings_.add(0x401030, CacheAddr(0x40), ReturnsTo::kSome);
   // Too close to another for one.
-  landings_.add(0x401031, CacheAddr(0x50), ReturnsTo::kFew);
+  landings_.add(0x401031, CacheAddr(0x50), ReturnsTo::kSome);
   landings_.add(0x403000, CacheAddr(0x60), ReturnsTo::kMany);
   write();
   EXPECT_EQ(by_number(0x401030), 0x40u);
@@ -110,8 +130,33 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   EXPECT_EQ(landings_.touched_bytes(), 2 * 4096u);
 }
 
-TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
+TEST_F(LandingsTest, WhatIsHardlyReturnedToStaysWhereItIsUntilItIs) {
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.add(0x401030, CacheAddr(0x30), ReturnsTo::kFew);
+  landings_.add(0x401040, CacheAddr(0x40), ReturnsTo::kSome);
+  write();
+  for (const uint64_t at : {0x401010, 0x401030}) EXPECT_EQ(by_number(at), kNone);
+  EXPECT_EQ(by_hash(0x401010), 0x10u);
+  EXPECT_EQ(by_hash(0x401030), 0x30u);
+  EXPECT_EQ(by_number(0x401040), 0x40u);
+  landings_.is_returned_to_often(0x401030);
+  write();
+  EXPECT_EQ(by_number(0x401030), 0x30u);
+  EXPECT_EQ(landings_.hashed(), 1u);
+  // Known already.
+  landings_.add(0x401030, CacheAddr(0x50), ReturnsTo::kFew);
+  EXPECT_EQ(by_number(0x401030), 0x30u);
+  EXPECT_EQ(landings_.hashed(), 1u);
+  // Pointers of wide numbers lie side by side.
+  begin(Landings::Numbered::kWhereMany, Returns::kPaired);
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
+  EXPECT_EQ(landings_.hashed(), 0u);
+}
+
+TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
   landings_.is_returned_to_often(0x401014);
   write();
   EXPECT_EQ(landings_.touched_bytes(), 0u);
@@ -119,7 +164,7 @@ TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
 
 TEST_F(LandingsTest, AllAreNumberedIfThatIsAsked) {
   begin(Landings::Numbered::kAll);
-  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
   write();
   EXPECT_EQ(by_number(0x401010), 0x10u);
   EXPECT_EQ(landings_.hashed(), 0u);
@@ -163,7 +208,8 @@ TEST_F(LandingsTest, LeadWhereTheyWereToldWhateverHappens) {
           break;
         default: {
           const bool many = random() % 64 == 0 && at < 0x404000;
-          landings_.add(at, CacheAddr(at * 16), many ? ReturnsTo::kMany : ReturnsTo::kFew);
+          const ReturnsTo others = random() % 4 == 0 ? ReturnsTo::kFew : ReturnsTo::kSome;
+          landings_.add(at, CacheAddr(at * 16), many ? ReturnsTo::kMany : others);
           led.emplace(at, at * 16);
         }
       }

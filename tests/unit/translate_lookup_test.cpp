@@ -92,7 +92,7 @@ class Lookups : public GatewayInProcess {
 TEST_F(Lookups, FindWhatIsThereAndAskForAllElse) {
   constexpr uint64_t kTarget = 0x7f12'3456'7890;
   for (const Way way : kWays) EXPECT_EQ(go(way, kTarget), kAsked);
-  ASSERT_TRUE(hashed_.add(kTarget, landing(5)));
+  ASSERT_TRUE(hashed_.add(kTarget, landing(5), engine::Moves::kAlone));
   for (const Way way : kWays) {
     EXPECT_EQ(go(way, kTarget), 5u);
     for (int bit = 0; bit < 64; ++bit) EXPECT_EQ(go(way, kTarget ^ 1ull << bit), kAsked);
@@ -100,7 +100,7 @@ TEST_F(Lookups, FindWhatIsThereAndAskForAllElse) {
   }
   hashed_.remove(kTarget);
   for (const Way way : kWays) EXPECT_EQ(go(way, kTarget), kAsked);
-  ASSERT_TRUE(hashed_.add(kTarget, landing(6)));
+  ASSERT_TRUE(hashed_.add(kTarget, landing(6), engine::Moves::kAlone));
   for (const Way way : kWays) EXPECT_EQ(go(way, kTarget), 6u);
   hashed_.hold();
   for (const Way way : kWays) EXPECT_EQ(go(way, kTarget), kAsked);
@@ -110,7 +110,7 @@ TEST_F(Lookups, FindWhatIsThereAndAskForAllElse) {
 
 TEST_F(Lookups, OneOfManyAsks) {
   constexpr uint64_t kTarget = 0x401234;
-  ASSERT_TRUE(hashed_.add(kTarget, landing(1)));
+  ASSERT_TRUE(hashed_.add(kTarget, landing(1), engine::Moves::kAlone));
   block_.put(tcb::kLookupsLeft, 9);
   EXPECT_EQ(go(Way::kLookup, kTarget + 4), kAsked);  // what is not found does not count
   EXPECT_EQ(left(), 9u);
@@ -135,7 +135,7 @@ TEST_F(Lookups, FindThemAllAsTheyBecomeMore) {
       hashed_.remove(target);
       led.erase(target);
     } else if (!led.contains(target)) {
-      ASSERT_TRUE(hashed_.add(target, landing(to)));
+      ASSERT_TRUE(hashed_.add(target, landing(to), engine::Moves::kAlone));
       led[target] = to;
     }
     for (const uint64_t at : {target, target + 1, uint64_t{0x400000 + random() % 0x20000}}) {

@@ -116,9 +116,9 @@ TEST_F(Visits, ALandingMayBeAmongTheHashedOnes) {
   known_.add(target_, {}, code_.address(kKnownCode));
   engine::HashedLandings hashed;
   hashed.begin(tables_.begin());
-  ASSERT_TRUE(hashed.add(kReturnAddress + 1, code_.address(kKnownCode)));
+  ASSERT_TRUE(hashed.add(kReturnAddress + 1, code_.address(kKnownCode), engine::Moves::kAlone));
   EXPECT_EQ(go(true, target_.value()), kAsked);
-  ASSERT_TRUE(hashed.add(kReturnAddress, code_.address(kKnownCode)));
+  ASSERT_TRUE(hashed.add(kReturnAddress, code_.address(kKnownCode), engine::Moves::kAlone));
   EXPECT_EQ(go(true, target_.value()), kThere);
 }
 
