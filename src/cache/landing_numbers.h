@@ -62,6 +62,8 @@ class LandingNumbers {
   void hold();
   void release();
   bool has(uint64_t original) const { return index_of(original) != 0; }
+  // Whether a number stands there, though it may lead nowhere at the moment.
+  bool stands_at(uint64_t original) const { return index_at(static_cast<uint32_t>(original)) != 0; }
   // Whether returns to it would come to the landing of another address, alike in the low 32 bits.
   bool is_anothers(uint64_t original) const;
   // Calls `visit(original, code)` for each landing.

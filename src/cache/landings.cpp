@@ -46,15 +46,15 @@ void Landings::number_page(uint64_t original) {
 }
 
 // Of the two forms of numbers, those of four bytes have pointers side by side.
-bool Landings::stays_hashed(ReturnsTo expected) const {
+bool Landings::stays_hashed(uint64_t original, ReturnsTo expected) const {
   return expected == ReturnsTo::kFew && numbered_ == Numbered::kWhereMany &&
-         form_ != translate::Returns::kPaired;
+         form_ != translate::Returns::kPaired && !numbers_.stands_at(original);
 }
 
 void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
   if (numbers_.has(original)) return;
   if (expected == ReturnsTo::kMany) number_page(original);
-  const bool stays = stays_hashed(expected);
+  const bool stays = stays_hashed(original, expected);
   if (is_numbered(original) && !stays && number(original, code)) return;
   if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) return;
   number_page(original);

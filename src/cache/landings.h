@@ -15,8 +15,9 @@
 //                          page is little (`lookups`)
 //
 // What can have no number even so (landing_numbers.h) stays in the hash table, and so does a
-// landing that by an earlier run's weights is hardly ever returned to, until it is: where numbers
-// have two bytes, the pointer of one takes more memory than an entry of that table.
+// landing that by an earlier run's weights (or by this one's so far, if its procedure was hot) is
+// hardly ever returned to, until it is, or has had a number before: where numbers have two bytes,
+// the pointer of one takes more memory than an entry of that table.
 //
 // Numbers are in memory of the target's own, and are written some time after they are given, all
 // that have come together at once (`write`).  Until then the returns ask.  If they cannot be
@@ -80,7 +81,7 @@ class Landings {
   bool is_numbered(uint64_t original) const;
   bool number(uint64_t original, CacheAddr code);
   void number_page(uint64_t original);
-  bool stays_hashed(ReturnsTo expected) const;
+  bool stays_hashed(uint64_t original, ReturnsTo expected) const;
 
   LandingNumbers numbers_;
   HashedLandings hashed_;

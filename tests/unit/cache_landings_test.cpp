@@ -148,6 +148,12 @@ TEST_F(LandingsTest, WhatIsHardlyReturnedToStaysWhereItIsUntilItIs) {
   landings_.add(0x401030, CacheAddr(0x50), ReturnsTo::kFew);
   EXPECT_EQ(by_number(0x401030), 0x30u);
   EXPECT_EQ(landings_.hashed(), 1u);
+  // The number is there already.
+  landings_.remove(0x401030);
+  EXPECT_EQ(way(0x401030), kAsks);
+  landings_.add(0x401030, CacheAddr(0x60), ReturnsTo::kFew);
+  EXPECT_EQ(by_number(0x401030), 0x60u);
+  EXPECT_EQ(landings_.hashed(), 1u);
   // Pointers of wide numbers lie side by side.
   begin(Landings::Numbered::kWhereMany, Returns::kPaired);
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
