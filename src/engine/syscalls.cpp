@@ -102,6 +102,24 @@ void Service::finish_syscall(uint32_t slot, uint64_t result, uint64_t r11) {
   answer(slot, Action::kResume);
 }
 
+namespace {
+
+// The kernel looks at 32 bits of an operation, of flags and of prctl's option.
+bool is(uint64_t argument, uint32_t value) {
+  return static_cast<uint32_t>(argument) == value;
+}
+
+// With flags or an argument the kernel refuses it, which is how libraries find out whether there is
+// such a system call (libseccomp does).
+bool enters_strict_mode(uint64_t number, const std::array<uint64_t, 6>& arguments) {
+  if (number == SYS_seccomp) {
+    return is(arguments[0], SECCOMP_SET_MODE_STRICT) && is(arguments[1], 0) && arguments[2] == 0;
+  }
+  return is(arguments[0], PR_SET_SECCOMP) && arguments[1] == SECCOMP_MODE_STRICT;
+}
+
+}  // namespace
+
 // What Tally cannot let happen, named before harm is done.
 Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments) {
   switch (number) {
@@ -111,12 +129,8 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
       }
       break;
     case SYS_prctl:
-      if (arguments[0] == PR_SET_SECCOMP && arguments[1] == SECCOMP_MODE_STRICT) {
-        return make_error(kStrictMode);
-      }
-      break;
     case SYS_seccomp:
-      if (arguments[0] == SECCOMP_SET_MODE_STRICT) return make_error(kStrictMode);
+      if (enters_strict_mode(number, arguments)) return make_error(kStrictMode);
       break;
     case SYS_personality:
       if (arguments[0] != kAskPersonality && (arguments[0] & READ_IMPLIES_EXEC)) {
@@ -139,8 +153,8 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
 namespace {
 
 bool installs_filter(uint64_t number, const std::array<uint64_t, 6>& arguments) {
-  return number == SYS_seccomp ? arguments[0] == SECCOMP_SET_MODE_FILTER
-                               : number == SYS_prctl && arguments[0] == PR_SET_SECCOMP &&
+  return number == SYS_seccomp ? is(arguments[0], SECCOMP_SET_MODE_FILTER)
+                               : number == SYS_prctl && is(arguments[0], PR_SET_SECCOMP) &&
                                      arguments[1] == SECCOMP_MODE_FILTER;
 }
 

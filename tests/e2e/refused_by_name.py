@@ -27,6 +27,11 @@ CASES = {
     "set_gs": ("static long area[8]; syscall(SYS_arch_prctl, ARCH_SET_GS, area);", ["gs register"]),
     "use_gs": ('long x = 0; __asm__ volatile("mov %%gs:0, %0" : "=r"(x)); harm(x);', ["gs"]),
     "strict": ("prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);", ["strict mode"]),
+    "strict_by_seccomp": (
+        # Of the first two arguments, the kernel looks at 32 bits.
+        "syscall(SYS_seccomp, 1L << 32 | SECCOMP_SET_MODE_STRICT, 1L << 32, NULL);",
+        ["strict mode"],
+    ),
     "filter_by_address": (
         "struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct "
         "seccomp_data, instruction_pointer)), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};"
