@@ -16,9 +16,9 @@
 //
 // *Busy* is what has counted often; the rest of its pages goes to others before they take a page of
 // their own.  *Idle* is what has never counted: its pages are there only if it does so now.
-// *Seldom* is what has hardly ever counted: many threads of a program do little of it.  The first
-// of it lies among others, since a page for a few would be no gain.  What is kept free is where the
-// thread's block has its registers (translate::tcb::kSpillRcx).
+// *Seldom* is what has hardly ever counted: a thread that does none of it has none of its pages.
+// The first of it lies among others, since a page for a few would be no gain.  What is kept free is
+// where the thread's block has its registers (translate::tcb::kSpillRcx).
 //
 // A thread's block begins in the middle of a page (below), so each of these pages lies on two of
 // memory, and pages that follow each other share one.  So pages are begun in groups of one kind:

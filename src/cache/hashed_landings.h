@@ -17,8 +17,8 @@
 // A landing belongs at the place that the hash says, or at one of the next up to the first that is
 // free.  The last eighth of a table is no landing's first place, so nobody looks beyond its end.
 // When three quarters are taken, the next table is filled, then used, and the old one's memory is
-// given back: whoever still looks there finds nothing, and asks.  (So tables are between six tenths
-// and three quarters full.)
+// given back: whoever still looks there finds nothing, and asks.  (So all but the smallest are
+// between six tenths and three quarters full of what has stood there.)
 //
 // The address of a landing is written after its pointer, and stays in its table; only the pointer
 // changes.  So a thread that reads meanwhile finds the way as it was a moment ago, or as it is, or

@@ -236,7 +236,9 @@ Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAd
   TRY(created);
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
   // Top down below 2 GB, so that a heap above a fixed-address program has room.
-  for (uint64_t base = 0x70000000; base >= 0x10000000; base -= 0x4000000) {
+  constexpr uint64_t kHighest = 0x70000000;
+  static_assert(kHighest + tables::kLandingNumbers < 1u << 31);
+  for (uint64_t base = kHighest; base >= 0x10000000; base -= 0x4000000) {
     if (is_free(mappings, base, base + tables::kSizeBytes)) {
       tables_base_ = static_cast<uint32_t>(base);
       break;

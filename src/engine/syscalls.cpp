@@ -39,7 +39,13 @@ enum : unsigned { kRax, kRcx, kRdx, kRbx, kRsp, kRbp, kRsi, kRdi, kR8, kR9, kR10
 
 constexpr const char* kStrictMode =
     "the program enters seccomp's strict mode, which would stop Tally's code";
-constexpr uint64_t kAskPersonality = 0xffffffff;
+constexpr uint32_t kAskPersonality = 0xffffffff;
+
+// The kernel looks at 32 bits of what says which of several things is asked for: an operation, its
+// flags, an option, a personality.
+bool is(uint64_t argument, uint32_t value) {
+  return static_cast<uint32_t>(argument) == value;
+}
 
 TargetRange page_range(uint64_t address, uint64_t size_bytes) {
   const uint64_t begin = address & ~uint64_t{0xfff};
@@ -56,8 +62,8 @@ bool is_about_shadow_stacks(uint64_t code) {
 // As by kernels that have none: system calls would be told apart by their address in the code
 // cache, and Tally's own trapped with the program's.
 bool dispatches_calls(uint64_t number, const std::array<uint64_t, 6>& arguments) {
-  constexpr uint64_t kSetSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11
-  return number == SYS_prctl && arguments[0] == kSetSyscallUserDispatch;
+  constexpr uint32_t kSetSyscallUserDispatch = 59;  // PR_SET_SYSCALL_USER_DISPATCH, Linux 5.11
+  return number == SYS_prctl && is(arguments[0], kSetSyscallUserDispatch);
 }
 
 bool changes_memory(uint64_t number) {
@@ -104,11 +110,6 @@ void Service::finish_syscall(uint32_t slot, uint64_t result, uint64_t r11) {
 
 namespace {
 
-// The kernel looks at 32 bits of an operation, of flags and of prctl's option.
-bool is(uint64_t argument, uint32_t value) {
-  return static_cast<uint32_t>(argument) == value;
-}
-
 // With flags or an argument the kernel refuses it, which is how libraries find out whether there is
 // such a system call (libseccomp does).
 bool enters_strict_mode(uint64_t number, const std::array<uint64_t, 6>& arguments) {
@@ -124,7 +125,7 @@ bool enters_strict_mode(uint64_t number, const std::array<uint64_t, 6>& argument
 Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments) {
   switch (number) {
     case SYS_arch_prctl:
-      if (arguments[0] == ARCH_SET_GS) {
+      if (is(arguments[0], ARCH_SET_GS)) {
         return make_error("the program sets the gs register, which Tally needs for its counters");
       }
       break;
@@ -133,7 +134,7 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
       if (enters_strict_mode(number, arguments)) return make_error(kStrictMode);
       break;
     case SYS_personality:
-      if (arguments[0] != kAskPersonality && (arguments[0] & READ_IMPLIES_EXEC)) {
+      if (!is(arguments[0], kAskPersonality) && (arguments[0] & READ_IMPLIES_EXEC)) {
         return make_error(
             "the program makes all readable memory executable (personality READ_IMPLIES_EXEC), "
             "where code could run unseen");
@@ -165,12 +166,12 @@ bool installs_filter(uint64_t number, const std::array<uint64_t, 6>& arguments) 
 bool Service::answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments,
                               uint64_t r11) {
   if (geteuid() == 0) return false;
-  if (arguments[0] == PR_SET_DUMPABLE && arguments[1] <= 1) {
+  if (is(arguments[0], PR_SET_DUMPABLE) && arguments[1] <= 1) {
     dumpable_ = arguments[1];
     finish_syscall(slot, 0, r11);
     return true;
   }
-  if (arguments[0] != PR_GET_DUMPABLE || !dumpable_) return false;
+  if (!is(arguments[0], PR_GET_DUMPABLE) || !dumpable_) return false;
   finish_syscall(slot, *dumpable_, r11);
   return true;
 }
@@ -241,7 +242,7 @@ Status Service::before_syscall(uint32_t slot) {
     finish_syscall(slot, static_cast<uint64_t>(-EINVAL), rflags);
     return Ok{};
   }
-  if (call.number == SYS_arch_prctl && call.arguments[0] == ARCH_GET_GS) {
+  if (call.number == SYS_arch_prctl && is(call.arguments[0], ARCH_GET_GS)) {
     const uint64_t zero = 0;
     const bool written = process_.write_memory(TargetAddr(call.arguments[1]), &zero, sizeof zero);
     finish_syscall(slot, written ? 0 : static_cast<uint64_t>(-EFAULT), rflags);

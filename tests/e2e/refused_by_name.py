@@ -25,6 +25,10 @@ HEADERS = """
 
 CASES = {
     "set_gs": ("static long area[8]; syscall(SYS_arch_prctl, ARCH_SET_GS, area);", ["gs register"]),
+    "set_gs_wide": (  # of the option, the kernel looks at 32 bits
+        "static long area[8]; syscall(SYS_arch_prctl, 1L << 32 | ARCH_SET_GS, area);",
+        ["gs register"],
+    ),
     "use_gs": ('long x = 0; __asm__ volatile("mov %%gs:0, %0" : "=r"(x)); harm(x);', ["gs"]),
     "strict": ("prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);", ["strict mode"]),
     "strict_by_seccomp": (
