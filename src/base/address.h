@@ -63,6 +63,7 @@ struct AddressRange {
 
 using LinkRange = AddressRange<LinkAddr>;
 using TargetRange = AddressRange<TargetAddr>;
+using CacheRange = AddressRange<CacheAddr>;
 
 }  // namespace tally
 

@@ -306,6 +306,7 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.busy_blocks = known.expected.busy_blocks;
   unit.seldom_blocks = known.expected.seldom_blocks;
   unit.idle_edges = known.expected.idle_edges;
+  unit.led_from = known.expected.led_from;
   std::vector<int32_t> numbers(known.counters);
   for (uint32_t i = 0; i < known.counters; ++i) {
     const std::vector<Expected>& each = known.expected.counters;
@@ -344,6 +345,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
     request.defer = true;
   }
   request.idle_edges = unit.idle_edges;
+  set_led(unit, procedure, request);
   isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
                      area.base + area.used_bytes);
   const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
@@ -358,6 +360,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   take_asks(unit.code, area);
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
   std::vector<uint8_t>().swap(unit.idle_edges);
+  std::vector<uint32_t>().swap(unit.led_from);
   // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
   next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
   next_edge_ += static_cast<uint32_t>(unit.procedure.edges.size());
@@ -444,6 +447,10 @@ BlockRef CodeCache::inside(LinkAddr address, const std::vector<uint32_t>& candid
 void CodeCache::register_unit(Unit& unit, Area& area) {
   const PhaseTimer timer(phases_, Phase::kLink);
   add_record(area, CodeRecord{unit.code.begin, CodeRecord::Kind::kUnit, unit.id, 0});
+  for (const Front& front : unit.code.fronts) {
+    add_record(area, CodeRecord{front.entry, CodeRecord::Kind::kUnit, unit.id, 0});
+    add_record(area, CodeRecord{unit.label(front.block), CodeRecord::Kind::kUnit, unit.id, 0});
+  }
   add_record(area, CodeRecord{unit.code.cold_begin, CodeRecord::Kind::kUnitCold, unit.id, 0});
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) links_.push_back({unit.id, i});
   for (const Site& site : unit.code.sites) {

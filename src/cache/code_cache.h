@@ -93,6 +93,7 @@ struct CacheStats {
   uint64_t shortcuts = 0;    // how often direct branches were led on from a linkage stub's site
   uint64_t hashed = 0;       // branches that have got a hash table
   uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
+  uint64_t fronts = 0;       // stubs in front of the blocks that they lead to
 };
 
 // A block in the map of addresses.
@@ -477,6 +478,17 @@ class CodeCache : public Translated {
   void build_hash(SiteState& state, uint32_t site_id);
   void lead_to_table(const SiteState& state, uint32_t site_id);
 
+  // Stubs in front of blocks (fronts.cpp).
+  bool indexes_always() const { return indexed_above_pairs_ == 0; }
+  void set_led(Unit& unit, const cfg::Procedure& procedure, translate::EmitRequest& request) const;
+  translate::Front* front_for(const SiteState& state, const Pair& pair);
+  void take_front(translate::Front& front, const Area& area, CodeRecord record);
+  // Writes a stub to the room in front of a block; nothing if there is none for the pair, or it
+  // does not fit.
+  template <class Emit>
+  auto emit_in_front(const SiteState& state, const Pair& pair, const CodeRecord& record, Emit emit)
+      -> std::optional<decltype(emit(std::declval<isa::Assembler&>()))>;
+
   // Jumps through tables (index_tables.cpp).
   std::vector<LinkAddr> tables_of(const Unit& unit, const isa::IndexedJump& jump) const;
   std::vector<TargetAddr> guess_table(const SiteState& state) const;
@@ -582,6 +594,24 @@ class CodeCache : public Translated {
   uint32_t next_edge_ = 0;
   CacheStats stats_;
 };
+
+template <class Emit>
+auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const CodeRecord& record,
+                              Emit emit)
+    -> std::optional<decltype(emit(std::declval<isa::Assembler&>()))> {
+  translate::Front* front = front_for(state, pair);
+  if (front == nullptr) return std::nullopt;
+  const Unit& unit = *units_[state.unit];
+  const CacheAddr end = unit.label(front->block);
+  isa::Assembler as(region_.code(front->entry), static_cast<size_t>(end - front->entry),
+                    front->entry);
+  auto stub = emit(as);
+  if (as.overflowed()) return std::nullopt;
+  as.nops(static_cast<unsigned>(end - as.here()));
+  take_front(*front, *unit.area, record);
+  stats_.fronts += 1;
+  return stub;
+}
 
 template <class Emit>
 auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit, Begins begins) {

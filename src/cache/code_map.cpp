@@ -97,6 +97,7 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
     for (const translate::IndexedStub& stub : site.by_index->stubs) {
       out.line(stub.entry, stub.compares, "body", jumping);
       out.line(stub.compares, stub.end, "pair", jumping);
+      out.line(stub.mismatch, stub.mismatch_end, "pair", jumping);
     }
   }
   cache.for_each_dispatch(

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "cache/edge_weights.h"
 #include "translate/layout.h"
+#include "translate/unit.h"
 
 namespace tally::engine {
 
@@ -118,6 +119,15 @@ ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate:
     mark(Expected::kSeldom, result.seldom_blocks);
     const int32_t counter = plan.block_counter[b];
     if (counter != translate::kNoCounter) result.counters[static_cast<size_t>(counter)] = expected;
+  }
+  std::vector<uint8_t> most_led(procedure.blocks.size(), 0);
+  for (size_t e = 0; e < procedure.edges.size(); ++e) {
+    const cfg::Edge& edge = procedure.edges[e];
+    if (edge.kind != cfg::EdgeKind::kTableJump || of_step(steps[e]) != Expected::kBusy) continue;
+    if (steps[e] <= most_led[edge.to]) continue;
+    most_led[edge.to] = steps[e];
+    result.led_from.resize(procedure.blocks.size(), translate::EmitRequest::kNotLed);
+    result.led_from[edge.to] = edge.from;
   }
   result.idle_edges.resize(procedure.edges.size());
   for (size_t e = 0; e < procedure.edges.size(); ++e) {

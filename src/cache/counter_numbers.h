@@ -86,6 +86,9 @@ struct ExpectedCounts {
   std::vector<bool> busy_blocks;    // empty: none is
   std::vector<bool> seldom_blocks;  // the same
   std::vector<uint8_t> idle_edges;  // by edge, not 0: it never ran; empty: nothing is known
+  // By block: from which an indirect jump of the procedure leads there most, and often;
+  // translate::EmitRequest::kNotLed for none.  Empty: none does.
+  std::vector<uint32_t> led_from;
 };
 
 // What to expect of a procedure's blocks and of its counters, of which there are `counters`: from

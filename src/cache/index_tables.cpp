@@ -148,7 +148,7 @@ bool CodeCache::make_index(SiteState& state, uint32_t site_id) {
 
 void CodeCache::lead_by_index(uint32_t site_id) {
   SiteState& state = sites_[site_id];
-  const bool in_chain = runs_seldom(state) && indexed_above_pairs_ == kPairsInChain;
+  const bool in_chain = runs_seldom(state) && !indexes_always();
   const size_t above = in_chain ? kSeldomPairsInChain : indexed_above_pairs_;
   if (!state.site.head || state.pairs.size() <= above) return;
   const bool is_first = state.by_index == nullptr;
@@ -179,21 +179,29 @@ void CodeCache::add_indexed(SiteState& state, uint32_t site_id, uint32_t index) 
   const std::span<const uint8_t> bytes(region_.code(tail), static_cast<size_t>(site_jump - tail));
   const auto stub_id = static_cast<uint32_t>(table.stubs.size());
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kIndexed, site_id, stub_id};
-  const auto emit = [&](auto& as) {
-    return emit_indexed_stub(as, bytes, pair.target.value(), counted(pair.counter),
-                             flags_at(pair.to), unit.entry_of(pair.to), site_jump,
-                             *state.site.unspilled);
-  };
-  // The hot part of a busy one then lies in one line of the instruction cache, unless the counter
-  // spills a register: an interpreter goes through such a stub with every instruction of its
-  // program.
-  const IndexedStub stub =
-      emit_piece(*unit.area, record, emit,
-                 !unit.weighed || is_busy(pair.to) ? Begins::kWithALine : Begins::kAnywhere);
-  table.stubs.push_back(stub);
+  std::optional<IndexedStub> stub = emit_in_front(state, pair, record, [&](auto& as) {
+    const CacheRange mismatch = emit_piece(*unit.area, record, [&](auto& apart) {
+      return emit_index_mismatch(apart, site_jump, *state.site.unspilled);
+    });
+    return emit_indexed_front(as, bytes, pair.target.value(), counted(pair.counter),
+                              flags_at(pair.to), mismatch, *state.site.unspilled);
+  });
+  if (!stub) {
+    const auto emit = [&](auto& as) {
+      return emit_indexed_stub(as, bytes, pair.target.value(), counted(pair.counter),
+                               flags_at(pair.to), unit.entry_of(pair.to), site_jump,
+                               *state.site.unspilled);
+    };
+    // The hot part of a busy one then lies in one line of the instruction cache, unless the counter
+    // spills a register: an interpreter goes through such a stub with every instruction of its
+    // program.
+    stub = emit_piece(*unit.area, record, emit,
+                      !unit.weighed || is_busy(pair.to) ? Begins::kWithALine : Begins::kAnywhere);
+  }
+  table.stubs.push_back(*stub);
   table.stub_of[index] = stub_id;
   table.led += 1;
-  set_index(state, index, stub.entry);
+  set_index(state, index, stub->entry);
 }
 
 // All indexes of a pair's target.
@@ -238,7 +246,8 @@ uint32_t CodeCache::done_in_tail(const SiteState& state, const IndexedStub& stub
                                  CacheAddr address) const {
   const Unit& unit = *units_[state.unit];
   const cfg::Block& block = unit.procedure.blocks[state.site.block];
-  auto left = static_cast<uint64_t>(std::min(address, stub.compares) - stub.entry);
+  const CacheAddr until = stub.is_mismatch(address) ? stub.compares : address;
+  auto left = static_cast<uint64_t>(std::min(until, stub.compares) - stub.entry);
   uint32_t insn = state.site.head->jump.first;
   while (insn + 1 < block.insn_count && left >= unit.insn_sizes[block.first_insn + insn]) {
     left -= unit.insn_sizes[block.first_insn + insn];
@@ -263,7 +272,7 @@ bool CodeCache::is_boundary_of_tail(const CodeRecord& record, CacheAddr address)
   const IndexedStub& stub = state.by_index->stubs[record.pair];
   // The register that has been masked for the dispatch is set by the first instruction only.
   if (address == stub.entry) return !state.site.head->jump.masked;
-  return address <= stub.compares;
+  return address > stub.entry && address <= stub.compares;
 }
 
 }  // namespace tally::engine

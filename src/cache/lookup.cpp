@@ -292,21 +292,26 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   pair.counter = allocate_counter(expected_of(to));
   const bool inside = to.unit == state.unit && !state.site.call;
   const auto index = static_cast<uint32_t>(state.pairs.size());
-  pair.stub =
-      emit_piece(area, {CacheAddr(), CodeRecord::Kind::kPair, site_id, index}, [&](auto& as) {
-        const Whereabouts at = inside ? Whereabouts{} : whereabouts(to, !state.site.call);
-        const CacheAddr entry = destination.entry_of(to);
-        const CacheAddr next = state.site.miss_stub;
-        const uint32_t counter = counted(pair.counter);
-        if (state.site.slot) {
-          return emit_sealed_stub(as, counter, flags_at(to), entry, next, at);
-        }
-        if (const auto& jump = state.site.unspilled) {
-          return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump,
-                                     at);
-        }
-        return emit_stub(as, target.value(), counter, flags_at(to), entry, next, compare_, at);
-      });
+  const CodeRecord record{CacheAddr(), CodeRecord::Kind::kPair, site_id, index};
+  const auto emit = [&](auto& as, Ends ends) {
+    const Whereabouts at = inside ? Whereabouts{} : whereabouts(to, !state.site.call);
+    const CacheAddr entry = destination.entry_of(to);
+    const CacheAddr next = state.site.miss_stub;
+    const uint32_t counter = counted(pair.counter);
+    if (state.site.slot) return emit_sealed_stub(as, counter, flags_at(to), entry, next, at);
+    if (const auto& jump = state.site.unspilled) {
+      return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump, at,
+                                 ends);
+    }
+    return emit_stub(as, target.value(), counter, flags_at(to), entry, next, compare_, at, ends);
+  };
+  // Where an index leads there, another stub is in front.
+  std::optional<Stub> in_front;
+  if (!state.site.head && !state.site.slot) {
+    in_front = emit_in_front(state, pair, record, [&](auto& as) { return emit(as, Ends::kFalls); });
+  }
+  pair.stub = in_front ? *in_front
+                       : emit_piece(area, record, [&](auto& as) { return emit(as, Ends::kJumps); });
   stats_.pairs += 1;
   if (state.site.slot) stats_.sealed += 1;
   if (destination.replaceable) {

@@ -31,12 +31,13 @@ enum class Optimization : uint8_t {
   kPacked,     // counters lie by how often they counted in an earlier run (counter_numbers.h)
   kSparse,     // what seldom runs shares tables that take less memory (landings.h, lookup.cpp)
   kAsks,       // where it is asked for what is not there yet takes no memory (Region::map_asks)
+  kFronts,     // what leads to a block most lies in front of it, and falls into it (fronts.cpp)
   kNear,       // jumps inside a procedure take two bytes where that suffices (emit_unit.cpp)
 };
-inline constexpr std::array<std::string_view, 23> kOptimizationNames = {
+inline constexpr std::array<std::string_view, 24> kOptimizationNames = {
     "ahead",  "tables",  "recall", "weights", "renewal", "order",  "defer",     "shared",
     "joins",  "notes",   "hashes", "flags",   "low32",   "paired", "unspilled", "index",
-    "sealed", "through", "found",  "packed",  "sparse",  "asks",   "near"};
+    "sealed", "through", "found",  "packed",  "sparse",  "asks",   "fronts",    "near"};
 
 // Those that are on.
 class Optimizations {

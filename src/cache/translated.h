@@ -74,6 +74,7 @@ struct Unit {
   bool weighed = false;             // its counters lie by measured weights
   bool confirmed = false;           // see edge_weights.h
   std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
+  std::vector<uint32_t> led_from;   // until then: see ExpectedCounts
   // That have run often, and hardly ever, in an earlier run (counter_numbers.h); empty: none has.
   std::vector<bool> busy_blocks, seldom_blocks;
 

@@ -544,6 +544,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("procedures_paired_late", std::to_string(cache_.stats().paired_late));
   run.more.emplace_back("jumps_by_index", std::to_string(cache_.stats().indexed));
+  run.more.emplace_back("stubs_in_front", std::to_string(cache_.stats().fronts));
   run.more.emplace_back("branches_hashed", std::to_string(cache_.stats().hashed));
   run.more.emplace_back("branches_sealed", std::to_string(cache_.stats().sealed));
   run.more.emplace_back("branches_unsealed", std::to_string(cache_.stats().unsealed));

@@ -90,6 +90,7 @@ uint32_t UnitEmitter::expected_bytes(BlockIndex b) const {
   uint32_t bytes = block.size_bytes + edge_counters_bytes(block);
   if (plan_.block_counter[b] != kNoCounter) bytes += kCounterBytes;
   if (behind_a_call(b)) bytes += kLandingBytes;
+  bytes += front_bytes_at_most(b);
   switch (block.end) {
     case Flow::kConditional:
     case Flow::kCountedJump:

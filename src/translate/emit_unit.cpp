@@ -97,6 +97,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
   const cfg::Block& block = procedure_.blocks[b];
   BlockCode& code = code_.blocks[b];
   code.landing = BlockCode::kNone;
+  emit_front(b);
   if (behind_a_call(b)) emit_landing(b);
   code.label = at();
   emitted_[b] = true;
@@ -107,7 +108,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
   const int32_t counter = plan_.block_counter[b];
   uint8_t live = 0;
   code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
-  look_at_jump(b);
+  jump_ = jump_of(b);
   for (uint32_t i = 0; i < block.insn_count; ++i) {
     const uint32_t index = block.first_insn + i;
     if (i == code.probe_insn) {
@@ -115,7 +116,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
       code.probe_counted = emit_count(counter, live);
     }
     emit_events(index);
-    if (head_ && i == head_->jump.first) emit_index_head();
+    if (jump_.head && i == jump_.head->jump.first) emit_index_head();
     code_.insn_offset[index] = at();
     const Insn& insn = procedure_.insns[index];
     if (insn.flow == Flow::kNone) {
@@ -130,33 +131,41 @@ void UnitEmitter::emit_block(BlockIndex b) {
 }
 
 // What each target does for itself must be the program's instructions and nothing else.
-void UnitEmitter::look_at_jump(BlockIndex b) {
+UnitEmitter::Jump UnitEmitter::jump_of(BlockIndex b) const {
   const cfg::Block& block = procedure_.blocks[b];
-  jump_.reset();
-  head_.reset();
-  if (block.end != Flow::kIndirectJump) return;
+  Jump result;
+  if (block.end != Flow::kIndirectJump) return result;
   const auto insns = procedure_.insns_of(block);
   std::vector<std::span<const uint8_t>> bytes;
   for (const Insn& insn : insns) bytes.push_back(bytes_of(insn));
-  jump_ = unspilled_jump(insns.back(), bytes);
-  if (!jump_ || !request_.by_index || request_.checked || request_.where != 0) return;
-  const auto jump = isa::indexed_jump(bytes);
-  if (!jump) return;
-  constexpr uint32_t kTailBytesMax = 64;
-  if (insns.back().offset - insns[jump->first].offset > kTailBytesMax) return;
-  const uint32_t probe = code_.blocks[b].probe_insn;
-  if (probe != UINT32_MAX && probe > jump->first) return;
-  for (uint32_t i = jump->first; i < block.insn_count; ++i) {
-    if (has_event(block.first_insn + i)) return;
-    if (i + 1 < block.insn_count && insns[i].disp_offset != 0) return;
+  result.unspilled = unspilled_jump(insns.back(), bytes);
+  if (!result.unspilled || !request_.by_index || request_.checked || request_.where != 0) {
+    return result;
   }
-  head_ = IndexHead{*jump, CacheAddr()};
+  const auto jump = isa::indexed_jump(bytes);
+  if (!jump) return result;
+  constexpr uint32_t kTailBytesMax = 64;
+  if (insns.back().offset - insns[jump->first].offset > kTailBytesMax) return result;
+  const uint32_t probe = probe_insn(b);
+  if (probe != UINT32_MAX && probe > jump->first) return result;
+  for (uint32_t i = jump->first; i < block.insn_count; ++i) {
+    if (has_event(block.first_insn + i)) return result;
+    if (i + 1 < block.insn_count && insns[i].disp_offset != 0) return result;
+  }
+  result.head = IndexHead{*jump, CacheAddr()};
+  return result;
+}
+
+uint32_t UnitEmitter::probe_insn(BlockIndex b) const {
+  uint8_t live = 0;
+  if (plan_.block_counter[b] == kNoCounter) return UINT32_MAX;
+  return counter_position(procedure_.blocks[b], live);
 }
 
 void UnitEmitter::emit_index_head() {
   as_->align_patch_jmp();
   as_->jmp(as_->here().value() + isa::kJumpBytes + IndexHead::kRoomBytes);
-  head_->field = last_field().address();
+  jump_.head->field = last_field().address();
   for (uint32_t i = 0; i < IndexHead::kRoomBytes; ++i) as_->u8(0xcc);
 }
 
@@ -267,8 +276,14 @@ void UnitEmitter::emit_site(BlockIndex b, const Insn& insn, bool call,
                             std::optional<Unspilled> unspilled) {
   as_->align_patch_jmp();
   as_->jmp(as_->here().value());
-  Site site{last_field().address(),           CacheAddr(),       b, call, 0, unspilled,
-            unspilled ? head_ : std::nullopt, lasting_slot(insn)};
+  Site site{last_field().address(),
+            CacheAddr(),
+            b,
+            call,
+            0,
+            unspilled,
+            unspilled ? jump_.head : std::nullopt,
+            lasting_slot(insn)};
   site.alone = site.slot && !call && is_alone(b);
   const Field field = last_field();
   if (insn.disp_offset == 0) {
@@ -343,9 +358,9 @@ std::optional<Unspilled> UnitEmitter::unspilled_jump(
 
 void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
   if (out_of_reach(insn)) return emit_event(request_.first_block_event + b);
-  if (jump_) {
-    as_->mov_gs_reg(tcb::kTarget, jump_->reg);
-    return emit_site(b, insn, false, jump_);
+  if (jump_.unspilled) {
+    as_->mov_gs_reg(tcb::kTarget, jump_.unspilled->reg);
+    return emit_site(b, insn, false, jump_.unspilled);
   }
   if (!lasting_slot(insn)) {
     as_->mov_gs_rcx(tcb::kSpillRcx);

@@ -51,12 +51,12 @@ constexpr uint8_t kNotEqual = 5;  // the condition's number
 
 // The second half of a stub; from where on the counter has been incremented.
 CacheAddr count_and_go(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
-                       Whereabouts at) {
+                       Whereabouts at, Ends ends = Ends::kJumps) {
   if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
   const uint32_t counted = emit_counter(as, counter, flags_live);
   const CacheAddr begin(as.here().value() - as.offset());
   if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  as.jmp_anywhere(target.value());
+  if (ends == Ends::kJumps) as.jmp_anywhere(target.value());
   return begin + counted;
 }
 
@@ -70,13 +70,13 @@ CacheAddr emit_way_on(Assembler& as, CacheAddr next) {
 }  // namespace
 
 Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at) {
+               CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at, Ends ends) {
   Stub stub;
   stub.entry = as.here();
   const Verify verify = emit_verify(as, original, compare);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
-  stub.counted = count_and_go(as, counter, flags_live, target, at);
+  stub.counted = count_and_go(as, counter, flags_live, target, at, ends);
   stub.mismatch = as.here();
   const CacheAddr begin(as.here().value() - as.offset());
   if (compare == Compare::kLow32) {
@@ -118,7 +118,8 @@ void emit_again(Assembler& as, const Unspilled& jump, FlagsMatter flags) {
 }
 
 Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-                         CacheAddr target, CacheAddr miss, const Unspilled& jump, Whereabouts at) {
+                         CacheAddr target, CacheAddr miss, const Unspilled& jump, Whereabouts at,
+                         Ends ends) {
   Stub stub;
   stub.entry = as.here();
   as.cmp_gs32_imm(tcb::kTarget, static_cast<uint32_t>(original));
@@ -127,30 +128,64 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
   stub.accept = as.here();
   stub.mismatch_field = stub.accept - 4;
   emit_again(as, jump, flags_live != 0 ? FlagsMatter::kYes : FlagsMatter::kNo);
-  stub.counted = count_and_go(as, counter, flags_live, target, at);
+  stub.counted = count_and_go(as, counter, flags_live, target, at, ends);
   stub.mismatch = stub.end = as.here();
   return stub;
 }
 
-IndexedStub emit_indexed_stub(Assembler& as, std::span<const uint8_t> tail, uint64_t original,
-                              uint32_t counter, uint8_t flags_live, CacheAddr target,
-                              CacheAddr site_jump, const Unspilled& jump) {
-  const auto flags = jump.flags.code();
-  IndexedStub stub;
+namespace {
+
+// The way to the target, up to where that is: in the stub, the distance of the jump that its
+// comparison takes.
+uint32_t emit_index_way(Assembler& as, std::span<const uint8_t> tail, uint64_t original,
+                        uint32_t counter, uint8_t flags_live, const Unspilled& jump,
+                        IndexedStub& stub) {
   stub.entry = as.here();
   as.bytes(tail.data(), tail.size());
   stub.compares = as.here();
   as.cmp_reg32_imm(jump.reg, static_cast<uint32_t>(original));
   as.jcc(kNotEqual, as.here().value());
   const uint32_t mismatch_field = as.offset() - 4;
+  const auto flags = jump.flags.code();
   if (flags_live != 0) as.bytes(flags.data(), flags.size());
-  stub.counted = count_and_go(as, counter, flags_live, target, {});
-  as.patch_rel32(mismatch_field, as.here().value());
-  stub.mismatch = as.here();
+  stub.counted = count_and_go(as, counter, flags_live, {}, {}, Ends::kFalls);
+  return mismatch_field;
+}
+
+}  // namespace
+
+IndexedStub emit_indexed_stub(Assembler& as, std::span<const uint8_t> tail, uint64_t original,
+                              uint32_t counter, uint8_t flags_live, CacheAddr target,
+                              CacheAddr site_jump, const Unspilled& jump) {
+  IndexedStub stub;
+  const uint32_t field = emit_index_way(as, tail, original, counter, flags_live, jump, stub);
+  as.jmp_anywhere(target.value());
+  stub.end = as.here();
+  as.patch_rel32(field, stub.end.value());
+  const CacheRange mismatch = emit_index_mismatch(as, site_jump, jump);
+  stub.mismatch = mismatch.begin;
+  stub.mismatch_end = mismatch.end;
+  return stub;
+}
+
+IndexedStub emit_indexed_front(Assembler& as, std::span<const uint8_t> tail, uint64_t original,
+                               uint32_t counter, uint8_t flags_live, CacheRange mismatch,
+                               const Unspilled& jump) {
+  IndexedStub stub;
+  const uint32_t field = emit_index_way(as, tail, original, counter, flags_live, jump, stub);
+  as.patch_rel32(field, mismatch.begin.value());
+  stub.end = as.here();
+  stub.mismatch = mismatch.begin;
+  stub.mismatch_end = mismatch.end;
+  return stub;
+}
+
+CacheRange emit_index_mismatch(Assembler& as, CacheAddr site_jump, const Unspilled& jump) {
+  const CacheAddr begin = as.here();
+  const auto flags = jump.flags.code();
   as.bytes(flags.data(), flags.size());
   as.jmp_anywhere(site_jump.value());
-  stub.end = as.here();
-  return stub;
+  return {begin, as.here()};
 }
 
 IndexedStub emit_index_fallback(Assembler& as, std::span<const uint8_t> first,
@@ -160,7 +195,7 @@ IndexedStub emit_index_fallback(Assembler& as, std::span<const uint8_t> first,
   as.bytes(first.data(), first.size());
   stub.compares = as.here();
   as.jmp_anywhere(behind_it.value());
-  stub.counted = stub.mismatch = stub.end = as.here();
+  stub.counted = stub.end = stub.mismatch = stub.mismatch_end = as.here();
   return stub;
 }
 

@@ -61,6 +61,10 @@
 //
 // The table is a guess, and may be: who is led wrongly finds out.
 //
+// Where an earlier run says which jump leads to a block most, the stub for that may lie in front of
+// the block and fall into it (`Front`): an interpreter then takes one jump less for each
+// instruction of its program.
+//
 // A branch through a pointer that nobody can write any more (cache/sealed_memory.h) has one target,
 // and is a jump to it; what it asks with is loaded only where it asks:
 //
@@ -199,6 +203,15 @@ struct BlockCode {
   bool exists() const { return label != kNone; }
 };
 
+// Room in front of a block, which ends where the block begins, for the stub of one indirect jump of
+// the unit that leads there.
+struct Front {
+  uint32_t block = 0;
+  uint32_t from = 0;  // the block that jumps
+  CacheAddr entry;    // at the beginning of a line of the instruction cache
+  bool taken = false;
+};
+
 // Behind the blocks of a part: what a call goes through.
 struct Thunk {
   uint32_t offset = 0;  // the landing's address is on the stack
@@ -283,6 +296,7 @@ struct UnitCode {
   }
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
+  std::vector<Front> fronts;  // as they lie in the body
   // Blocks as they lie in the body, the cold part, the rest; empty: all, by address.
   std::vector<uint32_t> order;
   // Whose code an offset among the blocks belongs to.
@@ -356,6 +370,11 @@ struct EmitRequest {
   // Then also the stubs of these edges; by edge, may be empty.
   std::span<const uint8_t> idle_edges;
   uint32_t first_edge_wait_event = 0;  // event number = first_edge_wait_event + edge
+  // By block: that whose indirect jump leads there most, and for whose stub there is to be room in
+  // front (`Front`); kNotLed: none.  May be empty.  Not with `checked` or `where`.
+  static constexpr uint32_t kNotLed = UINT32_MAX;
+  std::span<const uint32_t> led_from;
+  uint32_t indexed_above = 0;  // more targets than these, and the program's index leads
   // Numbers of asks that the unit may have, and the beginning of the area that they are in.
   CacheAddr area;
   uint32_t first_ask = 0, asks_end = 0;
@@ -409,12 +428,15 @@ struct Whereabouts {
   uint32_t where = 0;
   bool behind_counter = false;
 };
+// How a stub ends: in a jump to its target, or right in front of it (`Front`).
+enum class Ends : uint8_t { kJumps, kFalls };
 Stub emit_stub(isa::Assembler& as, uint64_t original, uint32_t counter, uint8_t flags_live,
-               CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at = {});
+               CacheAddr target, CacheAddr miss, Compare compare, Whereabouts at = {},
+               Ends ends = Ends::kJumps);
 // The same for a site that keeps no register.  Without live flags they are left as they come.
 Stub emit_unspilled_stub(isa::Assembler& as, uint64_t original, uint32_t counter,
                          uint8_t flags_live, CacheAddr target, CacheAddr miss,
-                         const Unspilled& jump, Whereabouts at = {});
+                         const Unspilled& jump, Whereabouts at = {}, Ends ends = Ends::kJumps);
 // For a pointer that lasts: nothing is compared, and nothing kept.  Who has asked has kept rcx.
 Stub emit_sealed_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
                       CacheAddr miss, Whereabouts at = {});
@@ -425,14 +447,23 @@ struct IndexedStub {
   CacheAddr entry;     // the tail's copy
   CacheAddr compares;  // behind the tail
   CacheAddr counted;   // from here on the pair's counter has been incremented
-  CacheAddr mismatch;  // from here on: back to the jump, which asks who knows
   CacheAddr end;
-  bool is_counted_at(CacheAddr address) const { return address >= counted && address < mismatch; }
+  // Back to the jump, which asks who knows; behind the other way, or somewhere else.
+  CacheAddr mismatch, mismatch_end;
+  bool is_counted_at(CacheAddr address) const { return address >= counted && address < end; }
+  bool is_mismatch(CacheAddr address) const {
+    return address >= mismatch && address < mismatch_end;
+  }
 };
 // `site_jump`: the copy of the jump in the unit.
 IndexedStub emit_indexed_stub(isa::Assembler& as, std::span<const uint8_t> tail, uint64_t original,
                               uint32_t counter, uint8_t flags_live, CacheAddr target,
                               CacheAddr site_jump, const Unspilled& jump);
+// The same in front of the target.  `mismatch`: what emit_index_mismatch has made.
+IndexedStub emit_indexed_front(isa::Assembler& as, std::span<const uint8_t> tail, uint64_t original,
+                               uint32_t counter, uint8_t flags_live, CacheRange mismatch,
+                               const Unspilled& jump);
+CacheRange emit_index_mismatch(isa::Assembler& as, CacheAddr site_jump, const Unspilled& jump);
 // For indexes without a target, where the head has masked one: the tail's first instruction, then
 // `behind_it`.
 IndexedStub emit_index_fallback(isa::Assembler& as, std::span<const uint8_t> first,

@@ -1,9 +1,9 @@
 // The emitter behind emit_unit and emit_rest: what its two halves share.
 //
 // emit_unit.cpp writes blocks and the instructions that end them, of these emit_jumps.cpp the
-// direct jumps; emit_stubs.cpp what lies behind them: thunks of calls, stubs, addresses that calls
-// push, and what stands for blocks that were left out.  See unit.h for what the code looks like and
-// why.
+// direct jumps; emit_fronts.cpp leaves room in front of blocks; emit_stubs.cpp what lies behind
+// them: thunks of calls, stubs, addresses that calls push, and what stands for blocks that were
+// left out.  See unit.h for what the code looks like and why.
 #pragma once
 
 #include <algorithm>
@@ -156,8 +156,21 @@ class UnitEmitter {
 
   void emit_landing(BlockIndex b);
 
-  // What is known of the jump that ends a block.
-  void look_at_jump(BlockIndex b);
+  // What is known of the indirect jump that ends a block.
+  struct Jump {
+    std::optional<Unspilled> unspilled;
+    std::optional<IndexHead> head;
+  };
+  Jump jump_of(BlockIndex b) const;
+  // Where its counter sits: in front of this of its instructions; UINT32_MAX if it has none.
+  uint32_t probe_insn(BlockIndex b) const;
+  // Room in front of a block (emit_fronts.cpp).
+  void emit_front(BlockIndex b);
+  bool may_have_front(BlockIndex b) const;
+  uint32_t front_bytes(BlockIndex b) const;
+  uint32_t front_bytes_at_most(BlockIndex b) const;
+  uint32_t ways_of_jump(BlockIndex b) const;
+
   // Room for a dispatch, in front of the tail of a jump through a table.
   void emit_index_head();
 
@@ -309,9 +322,8 @@ class UnitEmitter {
   UnitCode code_;
   uint32_t hot_base_ = 0;
   uint32_t cold_base_ = 0;
-  BlockIndex block_ = 0;           // being emitted
-  std::optional<Unspilled> jump_;  // of its end
-  std::optional<IndexHead> head_;
+  BlockIndex block_ = 0;  // being emitted
+  Jump jump_;             // of its end
   std::vector<uint32_t> return_edge_;
   std::vector<BlockIndex> next_;
   std::vector<uint32_t> place_;  // by block: in the order; kNone if it is not emitted this time
