@@ -481,6 +481,10 @@ class CodeCache : public Translated {
   // Stubs in front of blocks (fronts.cpp).
   bool indexes_always() const { return indexed_above_pairs_ == 0; }
   void set_led(Unit& unit, const cfg::Procedure& procedure, translate::EmitRequest& request) const;
+  static uint64_t key_of_led(uint32_t to_module, uint64_t to);
+  void note_led();
+  const Recollection::Led* led_most_to(const Module& module, LinkAddr address) const;
+  bool leads_most(const SiteState& state, BlockRef to) const;
   translate::Front* front_for(const SiteState& state, const Pair& pair);
   void take_front(translate::Front& front, const Area& area, CodeRecord record);
   // Writes a stub to the room in front of a block; nothing if there is none for the pair, or it
@@ -540,8 +544,9 @@ class CodeCache : public Translated {
   std::vector<Recollection::Led> waiting_led_;  // those of it that wait for a module
   std::shared_ptr<const EdgeWeights> weights_;
   std::unique_ptr<FoundProcedures> found_;
-  std::vector<const Module*> recalled_;  // by its modules: those that have been made
-  std::vector<uint32_t> fresh_;          // units made since the last `translate_ahead`
+  std::unordered_map<uint64_t, uint32_t> most_led_;  // by where it leads: index of its last `led`
+  std::vector<const Module*> recalled_;              // by its modules: those that have been made
+  std::vector<uint32_t> fresh_;                      // units made since the last `translate_ahead`
   CacheJournal* kept_ = nullptr;
   translate::Compare compare_ = translate::Compare::kAll64;
   translate::Returns returns_form_ = translate::Returns::kPaired;
@@ -601,7 +606,7 @@ auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const Co
     -> std::optional<decltype(emit(std::declval<isa::Assembler&>()))> {
   translate::Front* front = front_for(state, pair);
   if (front == nullptr) return std::nullopt;
-  const Unit& unit = *units_[state.unit];
+  const Unit& unit = *units_[pair.to.unit];
   const CacheAddr end = unit.label(front->block);
   isa::Assembler as(region_.code(front->entry), static_cast<size_t>(end - front->entry),
                     front->entry);

@@ -41,6 +41,7 @@ void CodeCache::set_recollection(Recollection recollection) {
   recollection_ = std::move(recollection);
   waiting_led_ = recollection_.led;
   recalled_.assign(recollection_.modules.size(), nullptr);
+  note_led();
 }
 
 // Placed now or by another image run of the session: any placement counts exactly.

@@ -298,7 +298,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
     const CacheAddr entry = destination.entry_of(to);
     const CacheAddr next = state.site.miss_stub;
     const uint32_t counter = counted(pair.counter);
-    if (state.site.slot) return emit_sealed_stub(as, counter, flags_at(to), entry, next, at);
+    if (state.site.slot) return emit_sealed_stub(as, counter, flags_at(to), entry, next, at, ends);
     if (const auto& jump = state.site.unspilled) {
       return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump, at,
                                  ends);
@@ -307,7 +307,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   };
   // Where an index leads there, another stub is in front.
   std::optional<Stub> in_front;
-  if (!state.site.head && !state.site.slot) {
+  if (!state.site.head) {
     in_front = emit_in_front(state, pair, record, [&](auto& as) { return emit(as, Ends::kFalls); });
   }
   pair.stub = in_front ? *in_front

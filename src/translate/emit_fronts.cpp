@@ -1,6 +1,6 @@
 // Emission of one unit: room in front of blocks for the stub that leads there most.  See unit.h.
 //
-// What comes to a block by an indirect jump comes through a stub that compares, counts and jumps
+// What comes to a block by an indirect branch comes through a stub that compares, counts and jumps
 // on.  Interpreters go through one with every instruction of their programs, and each handler is
 // led to by hardly more than one jump.  Where the stub lies in front of the block, it need not
 // jump. How long it will be is found out by writing it once to where it is thrown away; the cache
@@ -11,6 +11,7 @@ namespace tally::translate {
 
 namespace {
 constexpr uint32_t kLineBytes = 64;  // of the instruction cache
+constexpr uint32_t kEntryBytes = 16;
 constexpr uint32_t kFrontBytesMax = 160;
 }  // namespace
 
@@ -40,7 +41,7 @@ uint32_t UnitEmitter::ways_of_jump(BlockIndex b) const {
 // 0: there is to be none.
 uint32_t UnitEmitter::front_bytes(BlockIndex b) const {
   const BlockIndex from = request_.led_from[b];
-  const Jump jump = jump_of(from);
+  const Jump jump = from == Front::kElsewhere ? Jump() : jump_of(from);
   const cfg::Block& block = procedure_.blocks[b];
   const uint64_t address = original(procedure_.address_of(block));
   const auto live = static_cast<uint8_t>(block.flags_live_in | request_.flags_assumed_live);
@@ -71,7 +72,9 @@ void UnitEmitter::emit_front(BlockIndex b) {
   if (as_ != &hot_ || !may_have_front(b)) return;
   const uint32_t bytes = front_bytes(b);
   if (bytes == 0) return;
-  while (as_->here().value() % kLineBytes != 0 && !as_->overflowed()) as_->u8(kInt3);
+  const bool is_elsewhere = request_.led_from[b] == Front::kElsewhere;
+  const uint32_t alignment = is_elsewhere ? kEntryBytes : kLineBytes;
+  while (as_->here().value() % alignment != 0 && !as_->overflowed()) as_->u8(kInt3);
   code_.fronts.push_back({b, request_.led_from[b], as_->here()});
   for (uint32_t i = 0; i < bytes; ++i) as_->u8(kInt3);
 }

@@ -91,15 +91,16 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
 }
 
 Stub emit_sealed_stub(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
-                      CacheAddr miss, Whereabouts at) {
+                      CacheAddr miss, Whereabouts at, Ends ends) {
   Stub stub;
+  // Nobody goes on to another stub: there is no other pointer to look for.
+  if (ends == Ends::kFalls) stub.mismatch_field = emit_way_on(as, miss);
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.entry = as.here();
-  stub.counted = count_and_go(as, counter, flags_live, target, at);
-  // Nobody comes here: there is no other pointer to look for.
+  stub.counted = count_and_go(as, counter, flags_live, target, at, ends);
   stub.mismatch = as.here();
-  stub.mismatch_field = emit_way_on(as, miss);
+  if (ends == Ends::kJumps) stub.mismatch_field = emit_way_on(as, miss);
   stub.end = as.here();
   return stub;
 }

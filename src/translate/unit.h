@@ -63,7 +63,8 @@
 //
 // Where an earlier run says which jump leads to a block most, the stub for that may lie in front of
 // the block and fall into it (`Front`): an interpreter then takes one jump less for each
-// instruction of its program.
+// instruction of its program.  So may the stub of a call or jump from elsewhere in front of an
+// entry.
 //
 // A branch through a pointer that nobody can write any more (cache/sealed_memory.h) has one target,
 // and is a jump to it; what it asks with is loaded only where it asks:
@@ -203,12 +204,13 @@ struct BlockCode {
   bool exists() const { return label != kNone; }
 };
 
-// Room in front of a block, which ends where the block begins, for the stub of one indirect jump of
-// the unit that leads there.
+// Room in front of a block, which ends where the block begins, for the stub of one indirect branch
+// that leads there.
 struct Front {
+  static constexpr uint32_t kElsewhere = UINT32_MAX - 1;
   uint32_t block = 0;
-  uint32_t from = 0;  // the block that jumps
-  CacheAddr entry;    // at the beginning of a line of the instruction cache
+  uint32_t from = 0;  // the block that jumps; kElsewhere: not one of the unit's
+  CacheAddr entry;    // where the stub begins
   bool taken = false;
 };
 
@@ -370,8 +372,8 @@ struct EmitRequest {
   // Then also the stubs of these edges; by edge, may be empty.
   std::span<const uint8_t> idle_edges;
   uint32_t first_edge_wait_event = 0;  // event number = first_edge_wait_event + edge
-  // By block: that whose indirect jump leads there most, and for whose stub there is to be room in
-  // front (`Front`); kNotLed: none.  May be empty.  Not with `checked` or `where`.
+  // By block: that whose indirect branch leads there most, and for whose stub there is to be room
+  // in front (`Front::from`); kNotLed: none.  May be empty.  Not with `checked` or `where`.
   static constexpr uint32_t kNotLed = UINT32_MAX;
   std::span<const uint32_t> led_from;
   uint32_t indexed_above = 0;  // more targets than these, and the program's index leads
@@ -439,7 +441,7 @@ Stub emit_unspilled_stub(isa::Assembler& as, uint64_t original, uint32_t counter
                          const Unspilled& jump, Whereabouts at = {}, Ends ends = Ends::kJumps);
 // For a pointer that lasts: nothing is compared, and nothing kept.  Who has asked has kept rcx.
 Stub emit_sealed_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
-                      CacheAddr miss, Whereabouts at = {});
+                      CacheAddr miss, Whereabouts at = {}, Ends ends = Ends::kJumps);
 // Keeps rcx, and notes where the pointer in a slot leads: what the others do in front of the jump.
 void emit_load_slot(isa::Assembler& as, TargetAddr slot);
 // The way from an `IndexHead` to one target: the block's tail, and a comparison of where it leads.
