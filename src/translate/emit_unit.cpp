@@ -71,13 +71,12 @@ void UnitEmitter::emit_landing(BlockIndex b) {
     point_mismatch(*as_, verify, request_.gateways.lookup.value());
   }
   code.landing_accept = at();
-  as_->mov_rcx_gs(tcb::kSpillRcx);
   if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
-  code.return_counted = at();
-  const uint32_t edge = return_edge_[b];
-  if (plan_.edge_counter[edge] != kNoCounter) {
-    code.return_counted = emit_count(plan_.edge_counter[edge], block.flags_live_in);
-  }
+  const int32_t counter = plan_.edge_counter[return_edge_[b]];
+  const auto live = static_cast<uint8_t>(block.flags_live_in | request_.flags_assumed_live);
+  const uint32_t counted = emit_counter_and_rcx(
+      *as_, counter == kNoCounter ? kCountNothing : static_cast<uint32_t>(counter), live);
+  code.return_counted = to_unit_offset(counted);
 }
 
 uint32_t UnitEmitter::counter_position(const cfg::Block& block, uint8_t& live) const {

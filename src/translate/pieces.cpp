@@ -6,20 +6,39 @@ namespace tally::translate {
 
 using isa::Assembler;
 
+namespace {
+
+bool spares_flags(uint8_t flags_live) {
+  return (flags_live & isa::flag::kChangedByInc) == 0;
+}
+
+void count_through_rcx(Assembler& as, uint32_t counter) {
+  as.mov_rcx_gs(counter_offset(counter));
+  as.lea_rcx_rcx_1();
+  as.mov_gs_rcx(counter_offset(counter));
+}
+
+}  // namespace
+
 uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
   if (counter == kCountNothing) return as.offset();
-  const uint32_t d = counter_offset(counter);
-  if ((flags_live & isa::flag::kChangedByInc) == 0) {
-    as.inc_gs(d);
+  if (spares_flags(flags_live)) {
+    as.inc_gs(counter_offset(counter));
     return as.offset();
   }
   as.mov_gs_rcx(tcb::kSpillProbe);
-  as.mov_rcx_gs(d);
-  as.lea_rcx_rcx_1();
-  as.mov_gs_rcx(d);
+  count_through_rcx(as, counter);
   const uint32_t counted = as.offset();
   as.mov_rcx_gs(tcb::kSpillProbe);
   return counted;
+}
+
+uint32_t emit_counter_and_rcx(Assembler& as, uint32_t counter, uint8_t flags_live) {
+  const bool counts_first = counter != kCountNothing && !spares_flags(flags_live);
+  if (counts_first) count_through_rcx(as, counter);
+  const uint32_t counted = as.offset();
+  as.mov_rcx_gs(tcb::kSpillRcx);
+  return counts_first ? counted : emit_counter(as, counter, flags_live);
 }
 
 Verify emit_verify(Assembler& as, uint64_t original, Compare compare) {
@@ -49,15 +68,21 @@ namespace {
 
 constexpr uint8_t kNotEqual = 5;  // the condition's number
 
-// The second half of a stub; from where on the counter has been incremented.
-CacheAddr count_and_go(Assembler& as, uint32_t counter, uint8_t flags_live, CacheAddr target,
-                       Whereabouts at, Ends ends = Ends::kJumps) {
+// The second half of a stub; from where on the counter has been incremented.  Whether rcx is still
+// to get what it had in front of the branch.
+enum class Rcx : uint8_t { kAsItWas, kSpilled };
+CacheAddr count_at(Assembler& as, uint32_t counter, uint8_t flags_live, Whereabouts at,
+                   Rcx rcx = Rcx::kAsItWas) {
   if (at.where != 0 && !at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  const uint32_t counted = emit_counter(as, counter, flags_live);
+  const uint32_t counted = rcx == Rcx::kSpilled ? emit_counter_and_rcx(as, counter, flags_live)
+                                                : emit_counter(as, counter, flags_live);
   const CacheAddr begin(as.here().value() - as.offset());
   if (at.where != 0 && at.behind_counter) as.mov_gs32_imm(tcb::kWhere, at.where);
-  if (ends == Ends::kJumps) as.jmp_anywhere(target.value());
   return begin + counted;
+}
+
+void go(Assembler& as, CacheAddr target, Ends ends) {
+  if (ends == Ends::kJumps) as.jmp_anywhere(target.value());
 }
 
 // A jump to the next stub of a chain.  Returns its field, which may be patched at any time.
@@ -75,8 +100,8 @@ Stub emit_stub(Assembler& as, uint64_t original, uint32_t counter, uint8_t flags
   stub.entry = as.here();
   const Verify verify = emit_verify(as, original, compare);
   stub.accept = as.here();
-  as.mov_rcx_gs(tcb::kSpillRcx);
-  stub.counted = count_and_go(as, counter, flags_live, target, at, ends);
+  stub.counted = count_at(as, counter, flags_live, at, Rcx::kSpilled);
+  go(as, target, ends);
   stub.mismatch = as.here();
   const CacheAddr begin(as.here().value() - as.offset());
   if (compare == Compare::kLow32) {
@@ -98,7 +123,8 @@ Stub emit_sealed_stub(Assembler& as, uint32_t counter, uint8_t flags_live, Cache
   stub.accept = as.here();
   as.mov_rcx_gs(tcb::kSpillRcx);
   stub.entry = as.here();
-  stub.counted = count_and_go(as, counter, flags_live, target, at, ends);
+  stub.counted = count_at(as, counter, flags_live, at);
+  go(as, target, ends);
   stub.mismatch = as.here();
   if (ends == Ends::kJumps) stub.mismatch_field = emit_way_on(as, miss);
   stub.end = as.here();
@@ -128,8 +154,10 @@ Stub emit_unspilled_stub(Assembler& as, uint64_t original, uint32_t counter, uin
   as.jcc(kNotEqual, miss.value());
   stub.accept = as.here();
   stub.mismatch_field = stub.accept - 4;
+  // Where the flags matter, they are made again behind the counter.
+  stub.counted = count_at(as, counter, 0, at);
   emit_again(as, jump, flags_live != 0 ? FlagsMatter::kYes : FlagsMatter::kNo);
-  stub.counted = count_and_go(as, counter, flags_live, target, at, ends);
+  go(as, target, ends);
   stub.mismatch = stub.end = as.here();
   return stub;
 }
@@ -148,8 +176,8 @@ uint32_t emit_index_way(Assembler& as, std::span<const uint8_t> tail, uint64_t o
   as.jcc(kNotEqual, as.here().value());
   const uint32_t mismatch_field = as.offset() - 4;
   const auto flags = jump.flags.code();
+  stub.counted = count_at(as, counter, 0, {});
   if (flags_live != 0) as.bytes(flags.data(), flags.size());
-  stub.counted = count_and_go(as, counter, flags_live, {}, {}, Ends::kFalls);
   return mismatch_field;
 }
 

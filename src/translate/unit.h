@@ -399,6 +399,8 @@ size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code);
 // on the counter has been incremented.  No code for `kCountNothing`.
 inline constexpr uint32_t kCountNothing = UINT32_MAX;
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
+// The same where rcx is to be loaded from the thread's block, which then has no other to spill it.
+uint32_t emit_counter_and_rcx(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 
 // Compares where control wants to go (gs:[target]) with an original address; falls through when
 // equal, else jumps to a field (offset returned, 0 if unused) that the caller points somewhere.
