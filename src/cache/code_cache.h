@@ -612,7 +612,8 @@ auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const Co
                     front->entry);
   auto stub = emit(as);
   if (as.overflowed()) return std::nullopt;
-  as.nops(static_cast<unsigned>(end - as.here()));
+  as.fill(static_cast<size_t>(end - as.here()));
+  stub.extend_to(end);
   take_front(*front, *unit.area, record);
   stats_.fronts += 1;
   return stub;

@@ -151,6 +151,22 @@ class Assembler {
   void nops(unsigned count) {
     while (count-- > 0) u8(0x90);
   }
+  // The same in as few instructions as may be.
+  void fill(size_t size_bytes) {
+    static constexpr uint8_t kNop[8][8] = {{0x90},
+                                           {0x66, 0x90},
+                                           {0x0f, 0x1f, 0x00},
+                                           {0x0f, 0x1f, 0x40, 0x00},
+                                           {0x0f, 0x1f, 0x44, 0x00, 0x00},
+                                           {0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00},
+                                           {0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00},
+                                           {0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00}};
+    while (size_bytes > 0) {
+      const size_t one = size_bytes < 8 ? size_bytes : 8;
+      bytes(kNop[one - 1], one);
+      size_bytes -= one;
+    }
+  }
   // A 32-bit field may be patched while another thread runs through it if it does not straddle 8
   // bytes.
   static bool may_be_patched(uint64_t field) { return (field & 7) <= 4; }

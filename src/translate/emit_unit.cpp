@@ -508,10 +508,10 @@ void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code)
 
 namespace {
 constexpr size_t kUnitOverheadBytes = 256;
-// Landing (80), counter (38), thunk, terminator and stubs (190), and what each instruction may
-// grow.
+// Landing (80), counter (38), thunk, terminator and stubs (190), room in front (230), and what each
+// instruction may grow.
 size_t block_bound_bytes(const cfg::Block& block) {
-  return block.size_bytes + 370u + block.insn_count * 4u;
+  return block.size_bytes + 600u + block.insn_count * 4u;
 }
 }  // namespace
 

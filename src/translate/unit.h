@@ -424,6 +424,8 @@ struct Stub {
   CacheAddr mismatch;  // from here on: what goes on to the next stub of the chain, if that is apart
   CacheAddr mismatch_field;  // 32-bit distance to it
   CacheAddr end;
+  // Nothing but the target follows up to there (`Front`).
+  void extend_to(CacheAddr target) { mismatch = end = target; }
   // The counter has been incremented for a thread that is about to execute what is there.
   bool is_counted_at(CacheAddr address) const { return address >= counted && address < mismatch; }
 };
@@ -454,6 +456,7 @@ struct IndexedStub {
   CacheAddr end;
   // Back to the jump, which asks who knows; behind the other way, or somewhere else.
   CacheAddr mismatch, mismatch_end;
+  void extend_to(CacheAddr target) { end = target; }
   bool is_counted_at(CacheAddr address) const { return address >= counted && address < end; }
   bool is_mismatch(CacheAddr address) const {
     return address >= mismatch && address < mismatch_end;

@@ -150,6 +150,29 @@ TEST(ExpectedOfCounters, GoesByTheCount) {
   }
 }
 
+TEST(ExpectedOfCounters, ABlockIsLedToByTheJumpThatLeadsThereMost) {
+  // Blocks 0 and 1 jump through tables to 2 and 3; nothing else leads there.
+  cfg::Procedure procedure;
+  procedure.blocks.resize(4);
+  translate::Plan plan;
+  plan.block_counter.assign(4, translate::kNoCounter);
+  for (const auto& [from, to] : {std::pair(0u, 2u), {1u, 2u}, {0u, 3u}, {1u, 3u}}) {
+    cfg::Edge& edge = procedure.edges.emplace_back();
+    edge.from = from;
+    edge.to = to;
+    edge.kind = cfg::EdgeKind::kTableJump;
+  }
+  plan.edge_counter.assign(4, translate::kNoCounter);
+  constexpr uint32_t kNone = translate::EmitRequest::kNotLed;
+  const uint8_t steps[] = {200, 255, 255 - 7 * 16, 0};
+  const auto led_from = [&](uint32_t bits) {
+    return engine::expected_counts(procedure, plan, 0, steps, bits).led_from;
+  };
+  EXPECT_EQ(led_from(30), (std::vector{kNone, kNone, 1u, 0u}));
+  EXPECT_EQ(led_from(20), (std::vector{kNone, kNone, 1u, kNone})) << "seldom";
+  EXPECT_TRUE(led_from(13).empty()) << "seldom, all of them";
+}
+
 TEST(ExpectedOfCounters, ABlockWithoutEdgesRunsAsOftenAsItsProcedure) {
   cfg::Procedure procedure;
   procedure.blocks.resize(1);

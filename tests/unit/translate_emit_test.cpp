@@ -240,6 +240,9 @@ class Units : public testing::TestWithParam<Counters> {
   void check_copies();
   void check_turned();
   void check_near();
+  void choose_fronts();
+  void check_fronts();
+  void check_ends_in_front_of(uint32_t offset) const;
   void check_patch_fields();
   void check_pushed_returns();
   void check_decodes();
@@ -258,6 +261,8 @@ class Units : public testing::TestWithParam<Counters> {
   Gateways gateways_;
   UnitCode code_;
   std::vector<uint8_t> idle_edges_;
+  std::vector<uint32_t> led_from_;
+  size_t fronts_ = 0;
   CacheAddr area_;
   uint32_t first_ask_ = 0;
   bool near_jumps_ = false;
@@ -300,6 +305,8 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
     for (size_t e = 0; e < procedure.edges.size(); ++e) idle_edges_.push_back(random_() % 2);
   }
   request.idle_edges = idle_edges_;
+  choose_fronts();
+  request.led_from = led_from_;
   // The cold part may lie anywhere; right behind the body, one buffer shows both.  How long the
   // body is, a first attempt tells.
   std::vector<uint8_t> elsewhere(bound);
@@ -339,9 +346,64 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   check_copies();
   check_turned();
   check_near();
+  check_fronts();
   check_patch_fields();
   check_pushed_returns();
   if (!HasFatalFailure()) check_decodes();
+}
+
+// In front of some blocks that an indirect jump of the procedure leads to, and of some others.
+void Units::choose_fronts() {
+  led_from_.clear();
+  if (random_() % 4 == 0) return;
+  led_from_.assign(procedure_->blocks.size(), EmitRequest::kNotLed);
+  for (uint32_t& from : led_from_) {
+    if (random_() % 8 == 0) from = Front::kElsewhere;
+  }
+  for (const cfg::Edge& edge : procedure_->edges) {
+    if (edge.kind == cfg::EdgeKind::kTableJump && random_() % 4 != 0) {
+      led_from_[edge.to] = edge.from;
+    }
+  }
+}
+
+// The block that lies in front of an offset does not go on there.
+void Units::check_ends_in_front_of(uint32_t offset) const {
+  const BlockCode* last = nullptr;
+  for (const BlockCode& block : code_.blocks) {
+    const bool is_nearer =
+        block.exists() && block.end <= offset && (last == nullptr || block.label > last->label);
+    if (is_nearer) last = &block;
+  }
+  Flow flow = Flow::kJump;
+  for (uint32_t at = last == nullptr ? offset : last->label; at < offset;) {
+    const isa::Insn insn = isa::decode(std::span(buffer_).subspan(at), code_.begin.value() + at);
+    ASSERT_GT(insn.size, 0);
+    flow = insn.flow;
+    at += insn.size;
+  }
+  ASSERT_TRUE(flow == Flow::kJump || flow == Flow::kReturn || flow == Flow::kIndirectJump ||
+              flow == Flow::kTrap)
+      << "falls into what is in front of offset " << offset;
+}
+
+// There is nothing in them yet, and no way into them but a stub that is still to come.
+void Units::check_fronts() {
+  fronts_ += code_.fronts.size();
+  CacheAddr behind;
+  for (const Front& front : code_.fronts) {
+    const CacheAddr label = code_.address(code_.blocks[front.block].label);
+    ASSERT_EQ(front.from, led_from_[front.block]);
+    ASSERT_TRUE(behind <= front.entry && front.entry < label);
+    ASSERT_LE(label - code_.begin, code_.body_bytes);
+    ASSERT_EQ(front.entry.value() % (front.from == Front::kElsewhere ? 16 : 64), 0u);
+    const uint8_t* room = buffer_.data() + (front.entry - code_.begin);
+    ASSERT_TRUE(
+        std::all_of(room, room + (label - front.entry), [](uint8_t b) { return b == 0xcc; }));
+    ASSERT_EQ(code_.blocks[front.block].landing, BlockCode::kNone);
+    check_ends_in_front_of(static_cast<uint32_t>(front.entry - code_.begin));
+    behind = label;
+  }
 }
 
 // What has no code is on the lists with all that leaves from it, and each way there has a stub.
@@ -701,6 +763,8 @@ TEST_P(Units, OfLibcAreWellFormed) {
   const bool may = GetParam() != Counters::kAll && GetParam() != Counters::kSomeInTwoSteps;
   EXPECT_TRUE(may ? near_ahead_ > 2 * far_ahead_ : near_ahead_ == 0)
       << near_ahead_ << " jumps ahead are near, " << far_ahead_ << " could be";
+  // Of a body that is an entry and nothing else, one in eleven.
+  EXPECT_GT(fronts_, GetParam() == Counters::kSomeInTwoSteps ? 20u : 50u);
 }
 
 TEST_P(Units, WithoutRoomHaveNoSize) {

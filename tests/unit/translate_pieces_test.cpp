@@ -2,6 +2,7 @@
 // comparison with an original address, counters and pair stubs.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 
@@ -191,6 +192,82 @@ TEST_P(Pieces, AStubThatKeepsNothingIsLedOnByItsComparison) {
     int32_t distance = 0;
     std::memcpy(&distance, code_.at(0) + (stub.mismatch_field - code_.address(0)), 4);
     EXPECT_EQ(stub.accept + static_cast<uint64_t>(int64_t{distance}), miss);
+  }
+}
+
+TEST(Filling, TakesFewInstructionsThatDoNothing) {
+  for (unsigned size_bytes = 0; size_bytes <= 40; ++size_bytes) {
+    std::array<uint8_t, 40> memory{};
+    isa::Assembler as(memory.data(), memory.size(), CacheAddr(0x1000));
+    as.fill(size_bytes);
+    ASSERT_EQ(as.offset(), size_bytes);
+    unsigned instructions = 0;
+    for (unsigned at = 0; at < size_bytes; ++instructions) {
+      const isa::Insn insn = isa::decode(std::span(memory).subspan(at), 0x1000 + at);
+      ASSERT_TRUE(insn.size > 0 && insn.flow == isa::Flow::kNone && insn.flags_written == 0);
+      at += insn.size;
+      ASSERT_LE(at, size_bytes);
+    }
+    EXPECT_EQ(instructions, (size_bytes + 7) / 8);
+  }
+}
+
+// In front of its target, a stub of each kind goes there without a jump.
+TEST_P(Pieces, AStubFallsIntoItsTarget) {
+  const uint8_t live = GetParam();
+  constexpr uint64_t kTarget = 0x7f0012345678, kRcx = 0x1122334455667788;
+  constexpr uint8_t kTail[] = {0x48, 0x89, 0xc8};  // mov rax, rcx
+  const CacheAddr miss_at = code_.address(kMissAt);
+  isa::Assembler miss = code_.assembler(kMissAt);
+  emit_leave(miss, kMiss);
+  enum Kind { kPair, kUnspilled, kSealed, kIndexed };
+  for (const Kind kind : {kPair, kUnspilled, kSealed, kIndexed}) {
+    isa::Assembler enter = code_.assembler(0);
+    emit_enter(enter);
+    const size_t begin = 0x100, mismatch_begin = 0x300;
+    isa::Assembler as = code_.assembler(begin);
+    isa::Assembler apart = code_.assembler(mismatch_begin);
+    const CacheAddr nowhere;
+    CacheAddr entry, end;
+    if (kind == kIndexed) {
+      const CacheRange mismatch = emit_index_mismatch(apart, miss_at, {});
+      const IndexedStub stub = emit_indexed_front(as, kTail, kTarget, 7, live, mismatch, {});
+      entry = stub.entry, end = stub.end;
+      EXPECT_TRUE(stub.entry < stub.compares && stub.compares < stub.counted);
+      EXPECT_TRUE(stub.is_mismatch(mismatch.begin) && !stub.is_mismatch(stub.entry));
+      EXPECT_TRUE(!stub.is_counted_at(stub.compares) && !stub.is_counted_at(mismatch.begin));
+    } else {
+      const Stub stub =
+          kind == kPair
+              ? emit_stub(as, kTarget, 7, live, nowhere, miss_at, Compare::kLow32, {}, Ends::kFalls)
+          : kind == kUnspilled
+              ? emit_unspilled_stub(as, kTarget, 7, live, nowhere, miss_at, {}, {}, Ends::kFalls)
+              : emit_sealed_stub(as, 7, live, nowhere, miss_at, {}, Ends::kFalls);
+      entry = stub.entry, end = stub.end;
+      EXPECT_TRUE(isa::Assembler::may_be_patched(stub.mismatch_field.value()));
+      EXPECT_EQ(stub.mismatch, stub.end) << "something lies between stub and target";
+    }
+    EXPECT_EQ(end, as.here());
+    as.mov_gs_rcx(tcb::kArgument);
+    emit_leave(as, kHit);
+    enter.jmp(entry.value());
+    for (const uint64_t target : {kTarget, kTarget + 1}) {
+      block_.put(counter_offset(7), 41);
+      block_.put(tcb::kTarget, target);
+      block_.put(tcb::kSpillRcx, kRcx);
+      // The tail goes where rcx says.
+      const uint64_t rcx = kind == kIndexed ? target : kRcx;
+      const uint64_t result = entry_at(code_, 0)(rcx, kFlagsAlwaysSet | kStatusFlags);
+      const bool hits = target == kTarget || kind == kSealed;
+      ASSERT_EQ(static_cast<uint8_t>(result), hits ? kHit : kMiss) << kind;
+      EXPECT_EQ(block_.get(counter_offset(7)), hits ? 42u : 41u) << kind;
+      if (!hits) continue;
+      EXPECT_EQ(block_.get(tcb::kArgument), rcx) << "rcx was changed, " << kind;
+      // The others have nothing here that would make the flags again.
+      const bool keeps_flags = kind == kPair || kind == kSealed;
+      const uint64_t kept = keeps_flags ? in_rflags(live) : 0;
+      EXPECT_EQ(status_of(result) & kept, kStatusFlags & kept) << kind;
+    }
   }
 }
 
