@@ -19,8 +19,13 @@ constexpr uint32_t kFrontBytesMax = 160;
 bool UnitEmitter::may_have_front(BlockIndex b) const {
   if (request_.led_from.empty() || request_.led_from[b] == EmitRequest::kNotLed) return false;
   if (request_.compare != Compare::kLow32 || request_.checked || request_.where != 0) return false;
-  const bool is_in_body = plan_.order.empty() || place_[b] < plan_.in_body;
-  if (!is_in_body || behind_a_call(b)) return false;
+  // Of what is not in the body, not even the instructions need be known.
+  const auto is_in_body = [&](BlockIndex one) {
+    return plan_.order.empty() || place_[one] < plan_.in_body;
+  };
+  const BlockIndex from = request_.led_from[b];
+  if (!is_in_body(b) || (from != Front::kElsewhere && !is_in_body(from))) return false;
+  if (behind_a_call(b)) return false;
   if (place_[b] == 0) return true;
   const auto ways = procedure_.edges_of(procedure_.blocks[in_order(place_[b] - 1)]);
   return std::ranges::none_of(

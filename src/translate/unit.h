@@ -28,8 +28,8 @@
 //                                   movzx ecx, ch; jmp [table of pair stubs + rcx*8]
 //   jmp rax that needs no spill     mov gs:[target], rax; (bits of the address to ah)
 //                                   movzx eax, ah; jmp [table of pair stubs + rax*8]
-//     its pair stub                 cmp gs:[target], it; jne next; mov rax, gs:[target]
-//                                   (flags made again, if they are live); inc; jmp target'
+//     its pair stub                 cmp gs:[target], it; jne next; inc; mov rax, gs:[target]
+//                                   (flags made again, if they are live); jmp target'
 //   syscall                         look at the number's class; plain ones are executed here,
 //                                   then rcx gets the original address
 //
@@ -57,7 +57,7 @@
 //   add rax, rcx                    movsxd ...; add ...     a table)
 //   jmp rax                         mov gs:[target], rax; ... as above
 //     its stub for a target         movsxd rax, [rcx + rdx*4]; add rax, rcx; cmp eax, it
-//                                   jne the jump above; (flags made again); inc; jmp target'
+//                                   jne the jump above; inc; (flags made again); jmp target'
 //
 // The table is a guess, and may be: who is led wrongly finds out.
 //
