@@ -175,11 +175,7 @@ class Assembler {
     const uint64_t field = here().value() + prefix_bytes;
     return may_be_patched(field) ? 0 : static_cast<unsigned>(8 - (field & 7));
   }
-  void align_patch(unsigned prefix_bytes) {
-    static constexpr uint8_t kNop[3][3] = {{0x90}, {0x66, 0x90}, {0x0f, 0x1f, 0x00}};
-    const unsigned padding = padding_for_patch(prefix_bytes);
-    if (padding != 0) bytes(kNop[padding - 1], padding);
-  }
+  void align_patch(unsigned prefix_bytes) { fill(padding_for_patch(prefix_bytes)); }
 
   // The same for the field of a `jcc` that follows, by prefixes that mean nothing to it: between a
   // comparison and its jump, which processors take for one, no instruction may come.
