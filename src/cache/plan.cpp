@@ -77,27 +77,43 @@ bool set_feedback_weights(const cfg::Procedure& procedure, const FeedbackWeights
   return true;
 }
 
-// Where an edge is counted: inside one of its blocks, if no other edge leaves or enters there.
+// Where an edge is counted: inside one of its blocks, if no other edge leaves or enters there.  Of
+// two such blocks in the one whose counter need not spare the flags.
 class CountedAt {
  public:
-  explicit CountedAt(const placement::Graph& graph)
-      : graph_(graph), in_(graph.node_count, 0), out_(graph.node_count, 0) {
+  CountedAt(const cfg::Procedure& procedure, const placement::Graph& graph)
+      : procedure_(procedure), graph_(graph), in_(graph.node_count, 0), out_(graph.node_count, 0) {
     for (const placement::Edge& edge : graph.edges) {
       ++out_[edge.from];
       ++in_[edge.to];
+    }
+    spares_flags_.reserve(procedure.blocks.size());
+    for (const cfg::Block& block : procedure.blocks) {
+      spares_flags_.push_back(!procedure.insn_with_dead(kFlags, block));
     }
   }
   // Nothing: on the edge itself.
   std::optional<placement::NodeId> block_of(size_t e) const {
     const placement::Edge& edge = graph_.edges[e];
-    if (out_[edge.from] == 1) return edge.from;
-    if (edge.to != graph_.exit && in_[edge.to] == 1) return edge.to;
+    const bool in_source = out_[edge.from] == 1;
+    const bool in_target = edge.to != graph_.exit && in_[edge.to] == 1;
+    if (in_source && !(in_target && spares_flags_[edge.from])) return edge.from;
+    if (in_target) return edge.to;
     return std::nullopt;
+  }
+  // Whether its counter has to spare the flags, at the price of four instructions more
+  // (translate::emit_counter).
+  bool spares_flags(size_t e) const {
+    if (const std::optional<placement::NodeId> block = block_of(e)) return spares_flags_[*block];
+    return (procedure_.flags_live_into(procedure_.edges[e]) & kFlags) != 0;
   }
 
  private:
+  static constexpr uint8_t kFlags = isa::flag::kChangedByInc;
+  const cfg::Procedure& procedure_;
   const placement::Graph& graph_;
   std::vector<uint32_t> in_, out_;
+  std::vector<bool> spares_flags_;  // by block
 };
 
 // Weights in the order of the steps.  The rules of thumb decide only between edges that the steps
@@ -153,6 +169,16 @@ void keep_landings_in_body(const cfg::Procedure& procedure, translate::Plan& pla
     std::rotate(rest, plan.order.begin() + from, plan.order.begin() + from + 1);
     plan.in_body += 1;
     for (uint32_t k = plan.in_body - 1; k <= from; ++k) place[plan.order[k]] = k;
+  }
+}
+
+// A counter that has to spare the flags costs three times as much (measured, docs/design.md). Edges
+// of less than `least` stay the light ones that they are.
+void weigh_flags(const CountedAt& counted_at, double least, placement::Graph& graph) {
+  constexpr double kCostOfFlags = 3;
+  for (size_t e = 0; e + 1 < graph.edges.size(); ++e) {
+    double& weight = graph.edges[e].weight;
+    if (weight >= least && counted_at.spares_flags(e)) weight *= kCostOfFlags;
   }
 }
 
@@ -280,8 +306,9 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
     count_all_blocks(procedure, graph, allocate, plan);
     return plan;
   }
-  const CountedAt counted_at(graph);
-  if (set_measured_weights(procedure, kind, measured, graph)) {
+  const CountedAt counted_at(procedure, graph);
+  const bool is_measured = set_measured_weights(procedure, kind, measured, graph);
+  if (is_measured) {
     const std::vector<bool> may_fall = edges_that_may_fall(procedure, graph);
     if (measured.order) {
       placement::BlockOrder order = placement::order_blocks(graph, may_fall);
@@ -289,10 +316,13 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
       plan.in_body = order.hot;
       keep_landings_in_body(procedure, plan);
     }
-    // Exact weights are those of the paper, which asks for the fewest increments.
     if (kind == PlacementKind::kEdges) {
       weigh_jumps(procedure, plan, may_fall, counted_at, graph);
     }
+  }
+  // Exact weights are those of the paper, which asks for the fewest increments.
+  if (kind == PlacementKind::kEdges) {
+    weigh_flags(counted_at, is_measured ? placement::kRan : 0, graph);
   }
   count_chords(procedure, counted_at, graph, allocate, plan);
   return plan;

@@ -49,6 +49,17 @@ std::optional<uint32_t> Procedure::edge_of_kind(const Block& block, EdgeKind kin
   return std::nullopt;
 }
 
+std::optional<uint32_t> Procedure::insn_with_dead(uint8_t flags, const Block& block) const {
+  const std::span<const isa::Insn> all = insns_of(block);
+  uint8_t live = block.flags_live_out;
+  std::optional<uint32_t> first;
+  for (uint32_t i = block.insn_count; i-- > 0;) {
+    live = static_cast<uint8_t>(all[i].flags_read | (live & ~all[i].flags_written));
+    if ((live & flags) == 0) first = i;
+  }
+  return first;
+}
+
 const Discoverer::Found* Discoverer::found_at(LinkAddr address) const {
   const uint64_t offset = address.value() - base_.value();
   if (offset >= index_.size() || index_[offset] == 0) return nullptr;

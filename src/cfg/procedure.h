@@ -105,6 +105,15 @@ struct Procedure {
   BlockIndex block_at(LinkAddr address) const;
   // Index of the block's first edge of a kind; nullopt if it has none.
   std::optional<uint32_t> edge_of_kind(const Block& block, EdgeKind kind) const;
+  // Behind the edge.  All, where it leads out of the procedure and nothing is known.
+  uint8_t flags_live_into(const Edge& edge) const {
+    if (edge.to != kExitBlock) return blocks[edge.to].flags_live_in;
+    const bool known = edge.kind == EdgeKind::kLeave;  // and its block's other way, if it has one
+    return known ? blocks[edge.from].flags_live_out : isa::flag::kAll;
+  }
+  // The first of the block's instructions in front of which none of `flags` is live; nullopt if
+  // there is none.
+  std::optional<uint32_t> insn_with_dead(uint8_t flags, const Block& block) const;
 };
 
 struct DiscoverRequest {

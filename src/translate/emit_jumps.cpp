@@ -130,7 +130,8 @@ void UnitEmitter::apply_near_fixups() {
 void UnitEmitter::emit_next(BlockIndex b, uint32_t edge_index) {
   const int32_t counter = plan_.edge_counter[edge_index];
   if (counter != kNoCounter) {
-    code_.blocks[b].edge_counted = emit_count(counter, live_into(procedure_.edges[edge_index]));
+    code_.blocks[b].edge_counted =
+        emit_count(counter, procedure_.flags_live_into(procedure_.edges[edge_index]));
     code_.blocks[b].inline_edge = edge_index;
   }
   emit_jump_along(b, edge_index, true);

@@ -80,15 +80,9 @@ void UnitEmitter::emit_landing(BlockIndex b) {
 }
 
 uint32_t UnitEmitter::counter_position(const cfg::Block& block, uint8_t& live) const {
-  const auto insns = procedure_.insns_of(block);
-  uint8_t after = block.flags_live_out;
-  uint32_t best = UINT32_MAX;
-  for (uint32_t i = static_cast<uint32_t>(insns.size()); i-- > 0;) {
-    after = static_cast<uint8_t>(insns[i].flags_read | (after & ~insns[i].flags_written));
-    if ((after & isa::flag::kChangedByInc) == 0) best = i;
-  }
-  live = best == UINT32_MAX ? after : 0;
-  return best == UINT32_MAX ? 0 : best;
+  const std::optional<uint32_t> dead = procedure_.insn_with_dead(isa::flag::kChangedByInc, block);
+  live = dead ? 0 : isa::flag::kAll;
+  return dead.value_or(0);
 }
 
 void UnitEmitter::emit_block(BlockIndex b) {

@@ -133,11 +133,6 @@ class UnitEmitter {
   Field last_field() const { return {as_, as_->offset() - 4}; }
   uint64_t original(LinkAddr a) const { return a.value() + request_.bias; }
 
-  uint8_t live_into(const Edge& edge) const {
-    if (edge.to != cfg::kExitBlock) return procedure_.blocks[edge.to].flags_live_in;
-    const bool known = edge.kind == EdgeKind::kLeave;  // and its block's other way, if it has one
-    return known ? procedure_.blocks[edge.from].flags_live_out : isa::flag::kAll;
-  }
   uint32_t emit_count(int32_t counter, uint8_t flags_live) {
     return to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter),
                                        flags_live | request_.flags_assumed_live));
