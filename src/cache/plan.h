@@ -42,8 +42,8 @@ struct MeasuredWeights {
 // i; the last edge is the virtual EXIT -> root.
 placement::Graph make_graph(const cfg::Procedure& procedure);
 
-// Chooses the counters of one procedure, whose code is in `view`.  `allocate` hands out counter
-// numbers.
+// Chooses the counters of one procedure, which has its instructions, and whose code is in `view`.
+// `allocate` hands out counter numbers.
 translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& view,
                           PlacementKind kind, const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate);

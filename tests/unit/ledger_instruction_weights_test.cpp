@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
+#include <span>
 
 #include "cache/plan.h"
 
@@ -14,6 +16,9 @@ using namespace tally;
 using namespace tally::engine;
 using translate::kNoCounter;
 
+// Of which nobody can tell what it makes likely.
+constexpr std::array<uint8_t, isa::kInsnBytesMax> kCode{};
+
 // Units that nobody has translated.
 class Made : public Translated {
  public:
@@ -21,7 +26,10 @@ class Made : public Translated {
     auto unit = std::make_unique<Unit>();
     unit->id = static_cast<uint32_t>(units_.size());
     unit->procedure = std::move(procedure);
-    unit->plan = make_plan(unit->procedure, {}, placement, {}, [this] { return next_counter_++; });
+    cfg::CodeView view;
+    view.code_at = [](LinkAddr) { return std::span(kCode); };
+    unit->plan =
+        make_plan(unit->procedure, view, placement, {}, [this] { return next_counter_++; });
     unit->code.blocks.resize(unit->procedure.blocks.size());
     units_.push_back(std::move(unit));
     return *units_.back();
@@ -37,7 +45,12 @@ cfg::Procedure random_procedure(std::mt19937& random) {
     cfg::Block block;
     block.offset = 16 * b;
     block.size_bytes = 16;
+    block.first_insn = static_cast<uint32_t>(p.insns.size());
     block.insn_count = 1 + below(9);
+    for (uint32_t i = 0; i < block.insn_count; ++i) {
+      // Whether there is a place for a counter that need not spare the flags.
+      p.insns.emplace_back().flags_written = below(8) == 0 ? isa::flag::kAll : uint8_t{0};
+    }
     block.first_edge = static_cast<uint32_t>(p.edges.size());
     if (b + 1 == count) {
       block.end = isa::Flow::kReturn;

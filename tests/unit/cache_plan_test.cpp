@@ -1,0 +1,104 @@
+// Where counters sit, on hand-assembled procedures: not where they have to spare the flags, as long
+// as there is another place that tells as much.
+#include "cache/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cache/edge_weights.h"
+
+namespace tally::engine {
+namespace {
+
+using cfg::EdgeKind;
+using translate::kNoCounter;
+
+constexpr uint64_t kBase = 0x401000;
+
+class CachePlan : public ::testing::Test {
+ protected:
+  // The procedure of all of the code.  Callees lie outside, where nothing can be known of them.
+  void discover(std::vector<uint8_t> code) {
+    code_ = std::move(code);
+    view_.code_at = [this](LinkAddr at) {
+      const uint64_t offset = at.value() - kBase;
+      return offset < code_.size() ? std::span<const uint8_t>(code_).subspan(offset)
+                                   : std::span<const uint8_t>();
+    };
+    view_.read_data = [](LinkAddr, void*, size_t) { return false; };
+    cfg::DiscoverRequest request;
+    request.entry = LinkAddr(kBase);
+    request.range = {request.entry, LinkAddr(kBase + code_.size())};
+    procedure_ = cfg::Discoverer(view_).discover(request);
+  }
+  translate::Plan plan(PlacementKind kind, const MeasuredWeights& measured) {
+    uint32_t counters = 0;
+    return make_plan(procedure_, view_, kind, measured, [&] { return counters++; });
+  }
+  // A step for each kind of edge, by `times`.
+  template <class Times>
+  std::vector<uint8_t> steps(const Times& times) const {
+    std::vector<uint8_t> all;
+    for (const cfg::Edge& edge : procedure_.edges) all.push_back(times(edge.kind));
+    return all;
+  }
+  static std::vector<bool> counted(const std::vector<int32_t>& counters) {
+    std::vector<bool> all;
+    for (const int32_t counter : counters) all.push_back(counter != kNoCounter);
+    return all;
+  }
+
+  std::vector<uint8_t> code_;
+  cfg::CodeView view_;
+  cfg::Procedure procedure_;
+};
+
+// In the middle of three blocks that run alike no flag is known to be dead: the callee may read
+// what the one before it has left.
+TEST_F(CachePlan, OfTwoBlocksTheOneWithoutFlags) {
+  discover({
+      0x89, 0xd8, 0xe8, 0x00, 0x10, 0x00, 0x00,  // mov eax, ebx; call out
+      0x89, 0xd8, 0xe8, 0x00, 0x10, 0x00, 0x00,  // mov eax, ebx; call out
+      0x31, 0xc0, 0xc3                           // xor eax, eax; ret
+  });
+  ASSERT_EQ(procedure_.blocks.size(), 3u);
+  EXPECT_FALSE(procedure_.insn_with_dead(isa::flag::kAll, procedure_.blocks[0]));
+  EXPECT_FALSE(procedure_.insn_with_dead(isa::flag::kAll, procedure_.blocks[1]));
+  EXPECT_EQ(procedure_.insn_with_dead(isa::flag::kAll, procedure_.blocks[2]), 0u);
+  for (const std::vector<uint8_t>& known : {std::vector<uint8_t>(), std::vector<uint8_t>(3, 40)}) {
+    const translate::Plan placed = plan(PlacementKind::kEdges, {{}, known, true});
+    EXPECT_EQ(counted(placed.block_counter), (std::vector{false, false, true}));
+    EXPECT_EQ(counted(placed.edge_counter), (std::vector{false, false, false}));
+  }
+}
+
+// push rbx; xor edi, edi; call out; pop rbx; ret.  Behind the call the flags may be what the
+// procedure returns.
+TEST_F(CachePlan, SparingTheFlagsWeighsThreeTimes) {
+  discover({0x53, 0x31, 0xff, 0xe8, 0x00, 0x10, 0x00, 0x00, 0x5b, 0xc3});
+  ASSERT_EQ(procedure_.blocks.size(), 2u);
+  const auto counted_blocks = [&](uint8_t call_returns) {
+    const std::vector<uint8_t> known = steps([&](EdgeKind kind) {
+      return kind == EdgeKind::kCallReturn ? call_returns : uint8_t{4 * kStepsForHalf};
+    });
+    return counted(plan(PlacementKind::kEdges, {{}, known, true}).block_counter);
+  };
+  constexpr auto kTwice = static_cast<uint8_t>(5 * kStepsForHalf);
+  constexpr auto kFourTimes = static_cast<uint8_t>(6 * kStepsForHalf);
+  EXPECT_EQ(counted_blocks(kTwice), (std::vector{true, false}));
+  EXPECT_EQ(counted_blocks(kFourTimes), (std::vector{false, true}));
+}
+
+// Those who ask for the weights of another run want the fewest increments.
+TEST_F(CachePlan, ExactWeightsStay) {
+  discover({0x53, 0x31, 0xff, 0xe8, 0x00, 0x10, 0x00, 0x00, 0x5b, 0xc3});
+  const FeedbackWeights twice_in_front = [](LinkAddr from, LinkAddr) {
+    return from == LinkAddr(kBase) ? 20.0 : 10.0;
+  };
+  const translate::Plan placed = plan(PlacementKind::kFeedback, {twice_in_front, {}, true});
+  EXPECT_EQ(counted(placed.block_counter), (std::vector{false, true}));
+}
+
+}  // namespace
+}  // namespace tally::engine
