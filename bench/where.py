@@ -86,12 +86,21 @@ def sort_samples(lines, code_map, monitor):
     return kinds, hot
 
 
+def tally_argv(options, folder, command):
+    return [options.tally, "profile", "-o", str(folder / "out.tally"),
+            f"--placement={options.placement}", "--", *command]
+
+
+def process_name(options):
+    """As perf has it."""
+    return pathlib.Path(options.tally).name[:15]
+
+
 def sample_tally(options, folder, command, environment, stdin=None):
     code_map, data = folder / "map", folder / "perf.data"
-    record(data, [options.tally, "profile", "-o", folder / "out.tally",
-                  f"--placement={options.placement}", "--", *command],
+    record(data, tally_argv(options, folder, command),
            dict(environment, TALLY_CODE_MAP=str(code_map)), stdin)
-    return sort_samples(samples(data), code_map, pathlib.Path(options.tally).name[:15])
+    return sort_samples(samples(data), code_map, process_name(options))
 
 
 def one_program(options, folder):
@@ -108,8 +117,13 @@ def bench_row(options, folder, program):
     data = folder / "native.data"
     record(data, program.argv, environment, program.stdin)
     native = len(samples(data, "ip"))
-    for _ in range(2):  # the second one finds what the first has left
-        kinds, _ = sample_tally(options, folder, program.argv, environment, program.stdin)
+    for _ in range(run.TEACHING):  # the last one finds what those before have left
+        run.run(tally_argv(options, folder, program.argv), program, cache=folder / "recall")
+    kinds, _ = sample_tally(options, folder, program.argv, environment, program.stdin)
+    # To write the map down takes the monitor time of its own: that is taken from another run.
+    record(data, tally_argv(options, folder, program.argv), environment, program.stdin)
+    name = process_name(options)
+    kinds["monitor"] = sum(line.split()[:1] == [name] for line in samples(data))
     cells = [sum(kinds[kind] for kind in column) / native for column in COLUMNS.values()]
     return run.row(program.name, f"{native / RATE_HZ:.2f}", *(f"{c:.2f}" for c in cells),
                    f"{sum(kinds.values()) / native:.2f}")
@@ -119,8 +133,7 @@ def bench_blocks(options, folder, program):
     """Prints which blocks of a program are slower in a later run than natively."""
     environment = dict(os.environ, TALLY_CACHE=str(folder / "recall"), **program.environment)
     code_map, data = folder / "map", folder / "blocks.data"
-    line = [*IN_PLACE, options.tally, "profile", "-o", folder / "out.tally",
-            f"--placement={options.placement}", "--", *program.argv]
+    line = [*IN_PLACE, *tally_argv(options, folder, program.argv)]
     for _ in range(run.TEACHING):
         with open(program.stdin or os.devnull, "rb") as given:
             subprocess.run(line, env=environment, stdin=given, stdout=subprocess.DEVNULL,

@@ -50,6 +50,7 @@ std::optional<uint32_t> Procedure::edge_of_kind(const Block& block, EdgeKind kin
 }
 
 std::optional<uint32_t> Procedure::insn_with_dead(uint8_t flags, const Block& block) const {
+  CHECK(size_t{block.first_insn} + block.insn_count <= insns.size()) << "no instructions";
   const std::span<const isa::Insn> all = insns_of(block);
   uint8_t live = block.flags_live_out;
   std::optional<uint32_t> first;

@@ -211,8 +211,6 @@ void Service::serve(uint32_t slot) {
   const PhaseTimer timer(phases_, call ? Phase::kSystemCall : Phase::kServe);
   cache_.take_notes(slot, CodeCache::AfterVisits::kGoesOn);
   if (!asks_again) ++requests_[static_cast<size_t>(request) % requests_.size()];
-  is_settled_ = request == Request::kSyscallDone || request == Request::kEvent;
-  if (!call && request != Request::kEvent) last_translation_ = std::chrono::steady_clock::now();
   const TargetAddr target(load<uint64_t>(slot, tcb::kTarget));
   Result<CacheAddr> resume = CacheAddr();
   // A probe is answered once: before that.

@@ -114,10 +114,6 @@ class Service {
   bool has_left(uint32_t slot) const;
   // The thread's stack was closed on the ledger in front of an execve that has now succeeded.
   void exec_succeeded(uint32_t slot) { exec_backups_.erase(slot); }
-  // When the last request was served that translated, or may have.
-  std::chrono::steady_clock::time_point last_translation() const { return last_translation_; }
-  // A thread has made a system call, or a probe has been answered: nothing follows from it.
-  bool is_settled() const { return is_settled_; }
   uint64_t requests() const;
   // Of one kind.
   uint64_t requests(translate::Request kind) const { return requests_[static_cast<size_t>(kind)]; }
@@ -223,8 +219,6 @@ class Service {
   std::optional<PendingCall> wanted_call_;
   PendingCall sent_call_;
   std::array<uint64_t, 8> requests_{};  // by kind
-  std::chrono::steady_clock::time_point last_translation_;
-  bool is_settled_ = false;
   std::optional<uint64_t> dumpable_;
   uint64_t limit_added_bytes_ = 0;  // to the program's limit of address space; 0: not set
   std::function<void()> on_failure_;

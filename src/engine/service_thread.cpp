@@ -13,12 +13,6 @@
 namespace tally::engine {
 namespace {
 
-// How long to spin for the next request before going to sleep.  Going to sleep and waking costs
-// both sides some 40 us: on an idle machine 60 us of spinning cost cc1 less processor time than 5
-// or 20; on a busy one less spinning is better.
-constexpr auto kSpin = std::chrono::microseconds(60);
-constexpr auto kShortSpin = std::chrono::microseconds(4);  // where nobody is expected
-constexpr auto kRecently = std::chrono::milliseconds(10);
 // Nobody is missed even if a bell is not heard.
 constexpr auto kSleepMax = std::chrono::milliseconds(200);
 constexpr long kPollNanoseconds = 200'000;
@@ -69,19 +63,10 @@ void ServiceThread::stop() {
   thread_.join();
 }
 
-// Nobody is expected to ask soon: what was answered last is followed by nothing, and code that is
-// not translated yet, of which one piece leads to the next, has not been come to for a while.
-bool ServiceThread::is_settled(std::chrono::steady_clock::time_point now) const {
-  return std::ranges::all_of(services_, [&](const Service* service) {
-    return service->is_settled() && now - service->last_translation() > kRecently;
-  });
-}
-
 // The mutex is held.
 bool ServiceThread::serve_all() {
   bool any = false;
   for (Service* service : services_) any |= service->serve_all();
-  if (any) spin_ = is_settled(std::chrono::steady_clock::now()) ? kShortSpin : kSpin;
   return any;
 }
 
@@ -91,17 +76,24 @@ bool ServiceThread::serve() {
 }
 
 void ServiceThread::run() {
-  auto idle_since = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  auto answered = Clock::now();
+  auto idle_since = answered;
+  const auto has_answered = [&](Clock::time_point asked) {
+    patience_.note(asked - answered);
+    answered = idle_since = Clock::now();
+  };
   while (!stopping_) {
+    const auto looked = Clock::now();
     if (serve()) {
-      idle_since = std::chrono::steady_clock::now();
+      has_answered(looked);
       continue;
     }
     __builtin_ia32_pause();
-    if (std::chrono::steady_clock::now() - idle_since < spin_) continue;
-    sleep();
+    if (looked - idle_since < patience_.spin()) continue;
+    if (sleep()) has_answered(looked);
     look();
-    idle_since = std::chrono::steady_clock::now();
+    idle_since = Clock::now();
   }
 }
 
@@ -125,8 +117,9 @@ timespec ServiceThread::next_look() const {
   return until;
 }
 
-// Whoever posts before it sees that we sleep is found by one more look; whoever posts later rings.
-void ServiceThread::sleep() {
+// Whoever posts before it sees that we sleep is found by one more look, and there is no sleep:
+// true. Whoever posts later rings.
+bool ServiceThread::sleep() {
   std::vector<FutexWaiter> waiters;
   waiters.push_back(waiter(reinterpret_cast<uint32_t*>(&bell_), bell_.load()));
   bool asked = false;
@@ -149,6 +142,7 @@ void ServiceThread::sleep() {
   }
   std::lock_guard lock(mutex_);
   for (Service* service : services_) service->wake_up();
+  return asked;
 }
 
 }  // namespace tally::engine

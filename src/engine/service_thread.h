@@ -1,8 +1,8 @@
 // The thread of the monitor that answers mailboxes, those of all image runs.
 //
 // One thread for all: a second spinning thread would take a processor from the targets.  While
-// nothing is asked it spins for a moment, then sleeps in futex on the doorbells of all regions at
-// once.
+// nothing is asked it spins for a moment (patience.h), then sleeps in futex on the doorbells of all
+// regions at once.
 //
 // Limits: Linux waits for at most 128 futexes at once, and knows waiting for several only since
 // 5.16; beyond that the thread looks at all mailboxes every fifth of a millisecond.
@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/patience.h"
 #include "engine/service.h"
 
 namespace tally::engine {
@@ -45,16 +46,15 @@ class ServiceThread {
   void run();
   bool serve();
   bool serve_all();
-  bool is_settled(std::chrono::steady_clock::time_point now) const;
-  void sleep();
+  bool sleep();
   void look();
   timespec next_look() const;
 
   std::mutex mutex_;
   std::vector<Service*> services_;
   std::atomic<bool> stopping_{false};
-  std::atomic<uint32_t> bell_{0};      // our own doorbell: rung when what it waits for changes
-  std::chrono::microseconds spin_{0};  // how long after the last request
+  std::atomic<uint32_t> bell_{0};  // our own doorbell: rung when what it waits for changes
+  Patience patience_;              // only `run` uses it
   std::thread thread_;
 };
 

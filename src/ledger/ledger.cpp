@@ -101,7 +101,7 @@ elf::BackTrace Ledger::back_trace_to(std::optional<uint64_t> bottom,
       [this](TargetAddr address) {
         return cache_.call_block_of(address).valid() || is_inherited(address);
       },
-      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt,
+      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt, main_stack_,
       [this, slot](uint64_t stack_pointer) { return handler_return(slot, stack_pointer); });
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
     if (!pc_is_exact && is_planted(TargetAddr(frame.value[elf::kDwarfPc]))) {

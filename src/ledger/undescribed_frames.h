@@ -49,16 +49,20 @@ elf::UnwindTarget unwind_target(const ModuleMap& modules, const tracee::Process&
 class UndescribedFrames {
  public:
   // `is_call`: whether an address is known to lie behind a call.  `birth`: the stack pointer that
-  // the thread was born with, if that was seen.  `handler_return`: where the return address of the
-  // innermost signal handler lies whose frame is farther out than a stack pointer.
+  // the thread was born with, if that was seen.  `main_stack`: where the first thread's stack
+  // begins to grow, remembered there once it has been looked up.  `handler_return`: where the
+  // return address of the innermost signal handler lies whose frame is farther out than a stack
+  // pointer.
   UndescribedFrames(const ModuleMap& modules, CodeCache& cache, const tracee::Process& process,
                     std::function<bool(TargetAddr)> is_call, std::optional<uint64_t> birth,
+                    std::optional<uint64_t>& main_stack,
                     std::function<std::optional<uint64_t>(uint64_t)> handler_return)
       : modules_(modules),
         cache_(cache),
         process_(process),
         is_call_(std::move(is_call)),
         birth_(birth),
+        main_stack_(main_stack),
         handler_return_(std::move(handler_return)) {}
 
   // The registers in the caller of a frame, as far as they are known; nullopt if it cannot be told.
@@ -92,6 +96,7 @@ class UndescribedFrames {
   const tracee::Process& process_;
   std::function<bool(TargetAddr)> is_call_;
   std::optional<uint64_t> birth_;
+  std::optional<uint64_t>& main_stack_;
   std::function<std::optional<uint64_t>(uint64_t)> handler_return_;
 };
 
