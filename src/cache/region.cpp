@@ -379,6 +379,14 @@ void Region::for_each_counter(
   });
 }
 
+void Region::add_to_counter(uint32_t slot, uint32_t counter, int64_t amount) {
+  uint8_t* at = thread_memory(slot) + counter_offset(counter);
+  uint64_t value = 0;
+  memcpy(&value, at, sizeof value);
+  value += static_cast<uint64_t>(amount);
+  memcpy(at, &value, sizeof value);
+}
+
 TouchedMemory Region::touched() const {
   const int threads = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
   return {data_bytes(monitor_fd_, kTablesFileOffset, tables::kSizeBytes),

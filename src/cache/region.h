@@ -113,6 +113,8 @@ class Region {
   // Pages that were never touched are not looked at: reading them would make them exist.
   void for_each_counter(uint32_t slot, size_t counters,
                         const std::function<void(size_t counter, uint64_t value)>& visit) const;
+  // Of a thread that stands still.
+  void add_to_counter(uint32_t slot, uint32_t counter, int64_t amount);
   TouchedMemory touched() const;
   CacheAddr attic() const { return CacheAddr(attic_base_); }
   std::vector<Area>& areas() { return areas_; }

@@ -214,6 +214,11 @@ std::optional<Signals::Point> Signals::point_of_fault(const user_regs_struct& re
     point.original.rcx = tcb_u64(slot, tcb::kSpillRcx);
   }
   point.resume = copy_of(ref, point.position.done);
+  const Unit& unit = cache_.unit(ref.unit);
+  if (unit.code.blocks[ref.block].counts_in_return && point.position.block_counted) {
+    point.counts_again = static_cast<uint32_t>(unit.plan.block_counter[ref.block]);
+    point.position.block_counted = false;
+  }
   return point;
 }
 
@@ -313,6 +318,7 @@ Result<std::optional<Event>> Signals::enter_handler(const Event& event, uint32_t
                                                     const Point& point,
                                                     const user_regs_struct& fallback) {
   const pid_t tid = event.tid;
+  if (point.counts_again) region_.add_to_counter(slot, *point.counts_again, -1);
   ledger_.handler_ahead(slot, point.position, point.original);
   process_.set_registers(tid, point.original);
   TRY_ASSIGN(Event after, process_.step(tid, event.signal));
@@ -325,7 +331,10 @@ Result<std::optional<Event>> Signals::enter_handler(const Event& event, uint32_t
       after.kind == tracee::EventKind::kSignal || after.kind == tracee::EventKind::kGroupStop;
   if (lives) ledger_.no_handler_ahead(slot);
   // No handler after all: it was taken away meanwhile, or its frame did not fit on the stack.
-  if (after.kind != tracee::EventKind::kGone) process_.set_registers(tid, fallback);
+  if (after.kind != tracee::EventKind::kGone) {
+    process_.set_registers(tid, fallback);
+    if (point.counts_again) region_.add_to_counter(slot, *point.counts_again, 1);
+  }
   const bool ignored = after.kind == tracee::EventKind::kSignal && after.signal == SIGSEGV &&
                        after.info.si_code == SEGV_ACCERR &&
                        reinterpret_cast<uint64_t>(after.info.si_addr) == point.original.rip;

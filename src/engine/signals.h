@@ -89,6 +89,8 @@ class Signals {
     CacheAddr restart;
     bool cancels = false;  // a system call that the monitor had its hands in
     bool stepped = false;  // to get there
+    // What has been counted in a sequence that is undone, and will be when it is made again.
+    std::optional<uint32_t> counts_again;
   };
   std::optional<Point> point_at(const user_regs_struct& regs, uint32_t slot) const;
   std::optional<Point> point_in_gateway(const user_regs_struct& regs, uint32_t slot,

@@ -237,6 +237,7 @@ class Ledger : public LedgerBooks {
   void close_interruption(uint32_t slot, uint64_t context, TargetAddr pc,
                           profile::AbnormalKind kind, const std::string& detail);
   void open_interruption(uint32_t slot, uint64_t context);
+  bool may_abandon(const Interruption& record, uint64_t stack_pointer) const;
   void abandon_to(uint32_t slot, const Interruption& record, uint64_t stack_pointer);
   elf::SignalContext interrupted_state(const Interruption& record) const;
   std::optional<uint64_t> handler_return(uint32_t slot, uint64_t stack_pointer) const;

@@ -71,7 +71,15 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
   if (record->position.kind == Position::Kind::kInBlock && !record->inherited) {
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
-  if (stack_pointer > record->registers.rsp) abandon_to(slot, *record, stack_pointer);
+  if (may_abandon(*record, stack_pointer)) abandon_to(slot, *record, stack_pointer);
+}
+
+// Frames are left where the stack pointer goes up; or down to them, if it had been moved far above,
+// which only a frame with a description can tell.
+bool Ledger::may_abandon(const Interruption& record, uint64_t stack_pointer) const {
+  if (stack_pointer >= record.registers.rsp) return stack_pointer > record.registers.rsp;
+  return record.position.kind == Position::Kind::kInBlock && !record.inherited &&
+         !cache_.unit(record.position.ref.unit).open_calls;
 }
 
 // The handler in front of whose first instruction the kernel has put a thread that then was killed:

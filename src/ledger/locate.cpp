@@ -35,6 +35,11 @@ bool is_made_again(const user_regs_struct& regs) {
   return regs.rcx != 0;
 }
 
+// From the beginning of a return; where it does not pop at once, it reads then.
+uint32_t bytes_to_popped(const BlockCode& code) {
+  return kReturnPopped + (code.counts_in_return ? code.probe_counted - code.probe_begin : 0);
+}
+
 // What a thread is about to ask that has come to an entry of the gateway.
 Request entry_at(const Gateways& entries, CacheAddr address) {
   if (address < entries.indirect) return Request::kLink;
@@ -472,16 +477,15 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       }
       break;
     case isa::Flow::kReturn:
+      // Up to where it looks at the stack, rcx is spilled, perhaps the block counted, and no more.
+      if (into < bytes_to_popped(code)) break;
       // The jump at the end, to ask, has what it asks for in the thread's block.
       if (code.pops_more && offset + kJumpBytes == code.end) {
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
       }
       // Up to a `ret` nothing has left the stack; behind it lies the way of a miss.
-      if (unit.code.returns != Returns::kJump || code.pops_more) {
-        return in_front_of_return(regs);
-      }
-      if (into >= kReturnPopped) return behind_popped_return(regs);
-      break;
+      if (unit.code.returns != Returns::kJump || code.pops_more) return in_front_of_return(regs);
+      return behind_popped_return(regs);
     case isa::Flow::kCall: {
       if (is_behind_call(unit, block, offset)) {
         return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));

@@ -101,6 +101,9 @@ void UnitEmitter::emit_block(BlockIndex b) {
   const int32_t counter = plan_.block_counter[b];
   uint8_t live = 0;
   code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
+  code.counts_in_return = live != 0 && block.end == Flow::kReturn && request_.where == 0 &&
+                          request_.flags_assumed_live == 0;
+  if (code.counts_in_return) code.probe_insn = block.insn_count;
   jump_ = jump_of(b);
   for (uint32_t i = 0; i < block.insn_count; ++i) {
     const uint32_t index = block.first_insn + i;
@@ -365,8 +368,14 @@ void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
 }
 
 void UnitEmitter::emit_return(const Insn& insn) {
-  code_.blocks[block_].pops_more = insn.return_pop_bytes != 0;
+  BlockCode& code = code_.blocks[block_];
+  code.pops_more = insn.return_pop_bytes != 0;
   as_->mov_gs_rcx(tcb::kSpillRcx);
+  if (code.counts_in_return) {
+    const auto counter = static_cast<uint32_t>(plan_.block_counter[block_]);
+    code.probe_begin = at();
+    code.probe_counted = to_unit_offset(emit_counter_through_rcx(*as_, counter));
+  }
   if (request_.returns != Returns::kJump || insn.return_pop_bytes != 0) {
     return emit_return_of_processor(insn.return_pop_bytes);
   }

@@ -12,13 +12,14 @@ bool spares_flags(uint8_t flags_live) {
   return (flags_live & isa::flag::kChangedByInc) == 0;
 }
 
-void count_through_rcx(Assembler& as, uint32_t counter) {
+}  // namespace
+
+uint32_t emit_counter_through_rcx(Assembler& as, uint32_t counter) {
   as.mov_rcx_gs(counter_offset(counter));
   as.lea_rcx_rcx_1();
   as.mov_gs_rcx(counter_offset(counter));
+  return as.offset();
 }
-
-}  // namespace
 
 uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
   if (counter == kCountNothing) return as.offset();
@@ -27,15 +28,14 @@ uint32_t emit_counter(Assembler& as, uint32_t counter, uint8_t flags_live) {
     return as.offset();
   }
   as.mov_gs_rcx(tcb::kSpillProbe);
-  count_through_rcx(as, counter);
-  const uint32_t counted = as.offset();
+  const uint32_t counted = emit_counter_through_rcx(as, counter);
   as.mov_rcx_gs(tcb::kSpillProbe);
   return counted;
 }
 
 uint32_t emit_counter_and_rcx(Assembler& as, uint32_t counter, uint8_t flags_live) {
   const bool counts_first = counter != kCountNothing && !spares_flags(flags_live);
-  if (counts_first) count_through_rcx(as, counter);
+  if (counts_first) emit_counter_through_rcx(as, counter);
   const uint32_t counted = as.offset();
   as.mov_rcx_gs(tcb::kSpillRcx);
   return counts_first ? counted : emit_counter(as, counter, flags_live);

@@ -189,17 +189,19 @@ struct Check {
 };
 
 struct BlockCode {
-  uint32_t label = 0;           // where branches inside the unit enter
-  uint32_t landing = 0;         // return landing; kNone if the block is not behind a call
-  uint32_t landing_accept = 0;  // behind the landing's comparison, if it has one
-  uint32_t return_counted = 0;  // from here to `label` the return edge has been counted
-  uint32_t probe_begin = 0;     // the block's counter
-  uint32_t probe_counted = 0;   // from here on it has been incremented
-  uint32_t probe_insn = 0;      // block-local instruction in front of which it sits
-  uint32_t end = 0;             // end of the block's code
-  uint32_t edge_counted = 0;    // inline counter of an edge: counted from here on (0: none)
-  uint32_t inline_edge = 0;     // that edge
-  bool pops_more = false;       // a return that pops more than its address
+  uint32_t label = 0;             // where branches inside the unit enter
+  uint32_t landing = 0;           // return landing; kNone if the block is not behind a call
+  uint32_t landing_accept = 0;    // behind the landing's comparison, if it has one
+  uint32_t return_counted = 0;    // from here to `label` the return edge has been counted
+  uint32_t probe_begin = 0;       // the block's counter
+  uint32_t probe_counted = 0;     // from here on it has been incremented
+  uint32_t probe_insn = 0;        // block-local instruction in front of which it sits: behind them
+                                  // all, if it is part of the return
+  uint32_t end = 0;               // end of the block's code
+  uint32_t edge_counted = 0;      // inline counter of an edge: counted from here on (0: none)
+  uint32_t inline_edge = 0;       // that edge
+  bool pops_more = false;         // a return that pops more than its address
+  bool counts_in_return = false;  // the return, which has spilled rcx, counts before it pops
   static constexpr uint32_t kNone = UINT32_MAX;
   bool exists() const { return label != kNone; }
 };
@@ -399,6 +401,8 @@ size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code);
 // on the counter has been incremented.  No code for `kCountNothing`.
 inline constexpr uint32_t kCountNothing = UINT32_MAX;
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
+// The same where rcx has been spilled: it is another afterwards, and no flag is.
+uint32_t emit_counter_through_rcx(isa::Assembler& as, uint32_t counter);
 // The same where rcx is to be loaded from the thread's block, which then has no other to spill it.
 uint32_t emit_counter_and_rcx(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 
