@@ -267,6 +267,7 @@ class Units : public testing::TestWithParam<Counters> {
   uint32_t first_ask_ = 0;
   bool near_jumps_ = false;
   size_t near_ahead_ = 0, far_ahead_ = 0;
+  size_t counts_in_returns_ = 0;
 };
 
 void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
@@ -541,11 +542,22 @@ void Units::check_places() {
       ASSERT_LT(block.landing_accept, block.return_counted);
       ASSERT_LE(block.return_counted, block.label);
     }
-    if (plan_.block_counter[b] != kNoCounter) {
-      ASSERT_LT(block.probe_insn, procedure_->blocks[b].insn_count);
-      ASSERT_LT(block.probe_begin, block.probe_counted);
+    if (plan_.block_counter[b] == kNoCounter) {
+      ASSERT_FALSE(block.counts_in_return);
+      continue;
+    }
+    const uint32_t insns = procedure_->blocks[b].insn_count;
+    ASSERT_LT(block.probe_begin, block.probe_counted);
+    ASSERT_GE(block.probe_begin, block.label);
+    if (block.counts_in_return) {
+      ++counts_in_returns_;
+      ASSERT_EQ(procedure_->blocks[b].end, Flow::kReturn);
+      ASSERT_EQ(block.probe_insn, insns);
+      ASSERT_GT(block.probe_begin, code_.insn_offset[first + insns - 1]);
+      ASSERT_LT(block.probe_counted, block.end);
+    } else {
+      ASSERT_LT(block.probe_insn, insns);
       ASSERT_LE(block.probe_counted, code_.insn_offset[first + block.probe_insn]);
-      ASSERT_GE(block.probe_begin, block.label);
     }
   }
   for (const Thunk& thunk : code_.thunks) {
@@ -759,6 +771,7 @@ TEST_P(Units, OfLibcAreWellFormed) {
     ++checked;
   }
   EXPECT_GE(checked, 400u);
+  EXPECT_EQ(counts_in_returns_ > 0, GetParam() != Counters::kNone);
   // With a counter on every edge, or in a rest that is made later, none is near ahead.
   const bool may = GetParam() != Counters::kAll && GetParam() != Counters::kSomeInTwoSteps;
   EXPECT_TRUE(may ? near_ahead_ > 2 * far_ahead_ : near_ahead_ == 0)
