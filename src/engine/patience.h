@@ -12,7 +12,7 @@
 // changes within some twenty of them.
 //
 //     requests apart by    3  2  9  4  3 us     spin for 15 us: a sleep is dearer than any of these
-//     then by              300 350 310 us       for 2 us: to spin is of no use
+//     then, for a while,   300 350 310 us       for 2 us: to spin is of no use
 //
 // Not handled: two processes that ask at different rates share one length, as they share the
 // thread.

@@ -325,7 +325,7 @@ class Ledger : public LedgerBooks {
   bool is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const;
   std::map<uint32_t, Birth> births_;                                   // by slot
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
-  mutable std::optional<uint64_t> main_stack_;  // where it begins to grow, once that is known
+  mutable TargetRange main_stack_;                                     // as far as it is known
 };
 
 // The frame that is active when the stack pointer has this value: all inner ones are abandoned.

@@ -207,16 +207,16 @@ std::vector<uint64_t> UndescribedFrames::calls_out_of_description(uint64_t begin
 
 // Where the stack that a stack pointer is on begins to grow; nullopt if that is not known.
 std::optional<uint64_t> UndescribedFrames::stack_end(uint64_t stack_pointer) const {
-  constexpr uint64_t kStackBytesMax = 64 << 20;  // the kernel leaves twice as much for the first
-  for (const std::optional<uint64_t>& end : {birth_, main_stack_}) {
-    if (end && stack_pointer <= *end && *end - stack_pointer <= kStackBytesMax) return end;
-  }
+  constexpr uint64_t kStackBytesMax = 64 << 20;
+  if (birth_ && stack_pointer <= *birth_ && *birth_ - stack_pointer <= kStackBytesMax)
+    return birth_;
+  if (main_stack_.contains(TargetAddr(stack_pointer))) return main_stack_.end.value();
   const auto mappings = process_.mappings();
   if (!mappings) return std::nullopt;
   for (const tracee::Mapping& m : *mappings) {
     if (m.path == "[stack]" && m.range.contains(TargetAddr(stack_pointer))) {
-      main_stack_ = m.range.end.value();
-      return main_stack_;
+      main_stack_ = m.range;
+      return m.range.end.value();
     }
   }
   return std::nullopt;

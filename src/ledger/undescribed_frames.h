@@ -49,13 +49,13 @@ elf::UnwindTarget unwind_target(const ModuleMap& modules, const tracee::Process&
 class UndescribedFrames {
  public:
   // `is_call`: whether an address is known to lie behind a call.  `birth`: the stack pointer that
-  // the thread was born with, if that was seen.  `main_stack`: where the first thread's stack
-  // begins to grow, remembered there once it has been looked up.  `handler_return`: where the
+  // the thread was born with, if that was seen.  `main_stack`: the first thread's stack, as far as
+  // it had grown when it was looked up last; it is remembered there.  `handler_return`: where the
   // return address of the innermost signal handler lies whose frame is farther out than a stack
   // pointer.
   UndescribedFrames(const ModuleMap& modules, CodeCache& cache, const tracee::Process& process,
                     std::function<bool(TargetAddr)> is_call, std::optional<uint64_t> birth,
-                    std::optional<uint64_t>& main_stack,
+                    TargetRange& main_stack,
                     std::function<std::optional<uint64_t>(uint64_t)> handler_return)
       : modules_(modules),
         cache_(cache),
@@ -96,7 +96,7 @@ class UndescribedFrames {
   const tracee::Process& process_;
   std::function<bool(TargetAddr)> is_call_;
   std::optional<uint64_t> birth_;
-  std::optional<uint64_t>& main_stack_;
+  TargetRange& main_stack_;
   std::function<std::optional<uint64_t>(uint64_t)> handler_return_;
 };
 

@@ -401,7 +401,7 @@ size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code);
 // on the counter has been incremented.  No code for `kCountNothing`.
 inline constexpr uint32_t kCountNothing = UINT32_MAX;
 uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
-// The same where rcx has been spilled: it is another afterwards, and no flag is.
+// The same where rcx has been spilled: it is another afterwards, and no flag is.  Always code.
 uint32_t emit_counter_through_rcx(isa::Assembler& as, uint32_t counter);
 // The same where rcx is to be loaded from the thread's block, which then has no other to spill it.
 uint32_t emit_counter_and_rcx(isa::Assembler& as, uint32_t counter, uint8_t flags_live);

@@ -54,36 +54,21 @@ __asm__(RETURNS("returns", ".Lreturn_at", "ret") RETURNS("returns_more", ".Lmore
         ".popsection\n");
 
 // The flags behind the call are those from before.
-__attribute__((noinline)) static long visit(long distance) {
-  long carry = 0;
-  __asm__ volatile(
-      "  mov $99, %%ecx\n"
-      "  stc\n"
-      "  call returns\n"
-      ".Lback:\n"
-      "  adc $0, %1\n"
-      : "+D"(distance), "+r"(carry)
-      :
-      : "rax", "rcx", "cc", "memory");
-  return carry;
-}
+#define VISIT(name, argument, returns, label, behind)                                 \
+  __attribute__((noinline)) static long name(long distance) {                         \
+    long carry = 0;                                                                   \
+    __asm__ volatile(                                                                 \
+        "  mov $99, %%ecx\n"                                                          \
+        "  stc\n" argument "  call " returns "\n" label ":\n" behind "  adc $0, %1\n" \
+        : "+D"(distance), "+r"(carry)                                                 \
+        :                                                                             \
+        : "rax", "rcx", "cc", "memory");                                              \
+    return carry;                                                                     \
+  }
 
-__attribute__((noinline)) static long visit_more(long distance) {
-  long carry = 0;
-  __asm__ volatile(
-      "  mov $99, %%ecx\n"
-      "  stc\n"
-      "  push %%rcx\n"
-      "  .cfi_adjust_cfa_offset 8\n"
-      "  call returns_more\n"
-      ".Lback_more:\n"
-      "  .cfi_adjust_cfa_offset -8\n"
-      "  adc $0, %1\n"
-      : "+D"(distance), "+r"(carry)
-      :
-      : "rax", "rcx", "cc", "memory");
-  return carry;
-}
+VISIT(visit, "", "returns", ".Lback", "")
+VISIT(visit_more, "  push %%rcx\n  .cfi_adjust_cfa_offset 8\n", "returns_more", ".Lback_more",
+      "  .cfi_adjust_cfa_offset -8\n")
 
 static void* run(void* sum) {
   static char handler_stack[1 << 16];
