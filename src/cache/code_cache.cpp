@@ -227,6 +227,12 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   number_probes(*unit, *known);
   unit->weighed = known->weighed;
   unit->confirmed = known->confirmed;
+  unit->from_callers = known->from_callers;
+  unit->counts_branches = is_left_to_callers(module, unit->procedure.entry);
+  if (unit->from_callers) {
+    left_to_callers_.insert(module.key_of(unit->procedure.entry));
+    stats_.left_to_callers += 1;
+  }
   unit->area = module.area;
   TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
@@ -246,7 +252,8 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
   const ProcedureKey key{request.range, request.entry, address, request.open_calls};
   FoundProcedures* before = may_be_found(unit, request) ? found_.get() : nullptr;
   if (shared != nullptr) {
-    if (auto known = shared->find(key)) {
+    auto known = shared->find(key);
+    if (known != nullptr && may_be_placed(unit, *known)) {
       stats_.known += 1;
       return known;
     }
@@ -281,6 +288,20 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
   return fresh;
 }
 
+// Of two units that begin at one address the callers' counts are the sum, so it is the first only,
+// and branches to the others have counters.
+bool CodeCache::is_left_to_callers(const Module& module, LinkAddr entry) const {
+  return left_to_callers_.contains(module.key_of(entry));
+}
+
+// Whether counters may be placed as they are in `procedure`, where the number of entries is known.
+bool CodeCache::may_be_placed(const Unit& unit, const KnownProcedure& procedure) const {
+  if (!procedure.from_callers) return true;
+  return optimizations_.has(Optimization::kCallers) && kept_ == nullptr && !unit.replaceable &&
+         !unit.open_calls && !unit.checked &&
+         !is_left_to_callers(*unit.module, procedure.procedure.entry);
+}
+
 void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   const PhaseTimer timer(phases_, Phase::kPlace);
   const Module& module = *unit.module;
@@ -288,8 +309,10 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   stats_.weighed += known.weighed != nullptr;
   procedure.weighed = known.weighed != nullptr;
   procedure.confirmed = known.weighed != nullptr && known.weighed->confirmed;
+  procedure.from_callers = known.weighed != nullptr && known.weighed->from_callers;
+  if (!may_be_placed(unit, procedure)) procedure.from_callers = false;
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
-                                 optimizations_.has(Optimization::kOrder)};
+                                 optimizations_.has(Optimization::kOrder), procedure.from_callers};
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
                              [&] { return procedure.counters++; });
   if (known.weighed != nullptr) {

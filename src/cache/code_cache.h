@@ -32,6 +32,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/flat_map.h"
@@ -86,14 +87,15 @@ struct CacheStats {
   uint64_t reread = 0;          // units whose procedure an earlier run of the program had found
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
-  uint64_t renewed = 0;      // units that others stand for, with this run's own weights ...
-  uint64_t paired_late = 0;  // ... and of them, those whose returns no longer jump
-  uint64_t sealed = 0;       // branches through pointers that last, which are not compared ...
-  uint64_t unsealed = 0;     // ... and of them, those that are again
-  uint64_t shortcuts = 0;    // how often direct branches were led on from a linkage stub's site
-  uint64_t hashed = 0;       // branches that have got a hash table
-  uint64_t indexed = 0;      // jumps through tables that the program's own index leads through
-  uint64_t fronts = 0;       // stubs in front of the blocks that they lead to
+  uint64_t left_to_callers = 0;  // units whose entries their callers count (entry_callers.h)
+  uint64_t renewed = 0;          // units that others stand for, with this run's own weights ...
+  uint64_t paired_late = 0;      // ... and of them, those whose returns no longer jump
+  uint64_t sealed = 0;           // branches through pointers that last, which are not compared ...
+  uint64_t unsealed = 0;         // ... and of them, those that are again
+  uint64_t shortcuts = 0;        // how often direct branches were led on from a linkage stub's site
+  uint64_t hashed = 0;           // branches that have got a hash table
+  uint64_t indexed = 0;          // jumps through tables that the program's own index leads through
+  uint64_t fronts = 0;           // stubs in front of the blocks that they lead to
 };
 
 // A block in the map of addresses.
@@ -361,6 +363,11 @@ class CodeCache : public Translated {
   bool may_be_found(const Unit& unit, const cfg::DiscoverRequest& request) const;
   bool reread(const Unit& unit, const ProcedureKey& key);
   void place(const Unit& unit, KnownProcedure& procedure);
+  std::vector<bool> perhaps_executed(
+      const std::vector<uint64_t>& counters,
+      const std::function<bool(const Unit& unit)>& is_executed_itself) const;
+  bool is_left_to_callers(const Module& module, LinkAddr entry) const;
+  bool may_be_placed(const Unit& unit, const KnownProcedure& procedure) const;
   EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
   void number_probes(Unit& unit, const KnownProcedure& known);
   Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
@@ -593,6 +600,7 @@ class CodeCache : public Translated {
     uint32_t link = 0;
     CacheAddr led_to;
   };
+  std::unordered_set<uint64_t> left_to_callers_;  // by Module::key_of: entries of such units
   std::unordered_map<uint32_t, std::vector<Shortcut>> shortcuts_;  // by the linkage stub's site
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;

@@ -11,6 +11,7 @@ bool CodeCache::may_be_found(const Unit& unit, const cfg::DiscoverRequest& reque
 // Into `unshared_`.
 bool CodeCache::reread(const Unit& unit, const ProcedureKey& key) {
   if (!found_->find(*unit.module->image, key, *weights_, *unshared_)) return false;
+  if (!may_be_placed(unit, *unshared_)) return false;
   const bool defers = may_defer(unit) && unshared_->confirmed;
   const Wanted wanted = defers ? Wanted::kBody : Wanted::kAll;
   if (!decode_instructions(unit.module->view, wanted, *unshared_)) return false;

@@ -240,6 +240,43 @@ CodeCache::TimesLed CodeCache::times_led_before_renewals(
   return result;
 }
 
+// Units without a counter that has counted leave it to their callers whether they were executed:
+// those are on record that were come to by a counter, or to which a branch leads of one that was.
+std::vector<bool> CodeCache::perhaps_executed(
+    const std::vector<uint64_t>& counters,
+    const std::function<bool(const Unit& unit)>& is_executed_itself) const {
+  std::vector<bool> result(units_.size(), false);
+  if (left_to_callers_.empty()) return result;
+  const auto enter = [&](uint32_t counter, BlockRef to) {
+    if (counters[counter] != 0) result[to.unit] = true;
+  };
+  for (const SiteState& site : sites_) {
+    for (const Pair& pair : site.pairs) enter(pair.counter, pair.to);
+  }
+  for (const ArrivalStub& arrival : arrivals_) enter(arrival.counter, arrival.to);
+  for (const LinkPair& pair : link_pairs_) enter(pair.counter, pair.to);
+  std::unordered_map<uint64_t, uint32_t> at;
+  std::vector<uint32_t> executed;
+  for (const auto& unit : units_) {
+    if (result[unit->id] || is_executed_itself(*unit)) {
+      executed.push_back(unit->id);
+    } else if (unit->from_callers) {
+      at.emplace(unit->module->key_of(unit->procedure.entry), unit->id);
+    }
+  }
+  while (!executed.empty()) {
+    const Unit& unit = *units_[executed.back()];
+    executed.pop_back();
+    unit.for_each_branch_out([&](LinkAddr target) {
+      const auto found = at.find(unit.module->key_of(target));
+      if (found == at.end() || result[found->second]) return;
+      result[found->second] = true;
+      executed.push_back(found->second);
+    });
+  }
+  return result;
+}
+
 // What has been executed, for the next run.  What was recalled in vain stays on record, for
 // programs that do now this and now that, until a run finds it to be the larger part.
 Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
@@ -258,7 +295,9 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
                                 [&](const Pair& pair) { return counters[pair.counter] != 0; });
            });
   };
+  const std::vector<bool> perhaps = perhaps_executed(counters, is_executed_itself);
   const auto is_executed = [&](const Unit& unit) {
+    if (perhaps[unit.id]) return true;
     const Unit* one = &unit;
     while (!is_executed_itself(*one) && one->renews) one = units_[*one->renews].get();
     return is_executed_itself(*one);

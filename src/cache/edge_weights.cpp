@@ -139,13 +139,24 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
   if (confirmed != was_confirmed) turned_ += 1;
   what.weighed.push_back({module, shape, procedure.entry.value(),
                           static_cast<uint32_t>(counts.size()), std::max(bits, known_bits),
-                          confirmed});
+                          confirmed, false});
+  std::vector<uint64_t> targets;
+  unit.for_each_branch_out([&](LinkAddr target) { targets.push_back(target.value()); });
+  const bool stays = !unit.replaceable && !unit.open_calls && !unit.checked;
+  const bool plain = !procedure.edges.empty() && unit.plan.events.empty();
+  callers_.add(module, procedure.entry.value(), stays && plain, targets);
   // Those that are known stay where others are no better: what was placed by them is known, too.
   if (bits > known_bits || (bits == known_bits && !as_known)) {
     append_steps(counts, heaviest, what.steps);
   } else {
     what.steps.insert(what.steps.end(), known.steps.begin(), known.steps.end());
   }
+}
+
+void WeightsToLeave::settle() {
+  const std::vector<bool> chosen = callers_.choose();
+  CHECK(chosen.size() == left_.what.weighed.size()) << "weights of " << chosen.size();
+  for (size_t i = 0; i < chosen.size(); ++i) left_.what.weighed[i].from_callers = chosen[i];
 }
 
 }  // namespace tally::engine

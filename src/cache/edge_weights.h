@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "base/flat_map.h"
+#include "cache/entry_callers.h"
 #include "cache/recall.h"
 #include "cache/translated.h"
 #include "cfg/procedure.h"
@@ -88,6 +89,8 @@ class WeightsToLeave {
 
   // `solution`: of the procedure's edges first, in its order.
   void add(const Unit& unit, const placement::Solution& solution);
+  // When all are added and it will be left: says which of them leave their entries to callers.
+  void settle();
   // Whether what was not known makes a difference.
   bool is_news() const {
     const bool weighs = total_ > 0 && fresh_ * kShareThatMatters >= total_;
@@ -100,6 +103,7 @@ class WeightsToLeave {
 
   Recollected& left_;
   const EdgeWeights* before_;
+  EntryCallers callers_;          // of all weighed ones
   double total_ = 0, fresh_ = 0;  // executions of edges: all, and those without good weights
   double ran_ = 0, turned_ = 0;   // procedures: all that ran, those confirmed or no longer so
 };

@@ -21,8 +21,10 @@ uint64_t digest_of_file(std::span<const uint8_t> body) {
   return mix_bytes(mix(kDigestSeed, body.size()), body);
 }
 
-uint32_t digest_of_steps(std::span<const uint8_t> steps) {
-  return static_cast<uint32_t>(mix_bytes(mix(kDigestSeed, steps.size()), steps));
+// Of what counters were placed by.
+uint32_t digest_of_weights(const EdgeWeights::Known& known) {
+  const uint64_t seed = mix(kDigestSeed, known.weighed->from_callers ? 1 : 0);
+  return static_cast<uint32_t>(mix_bytes(mix(seed, known.steps.size()), known.steps));
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ bool FoundProcedures::read_entries(ByteReader& reader) {
     entry.key.reached = LinkAddr(reader.u64());
     entry.key.open_calls = reader.u8() != 0;
     entry.shape = reader.u32();
-    entry.steps_digest = reader.u32();
+    entry.weights_digest = reader.u32();
     entry.size_bytes = reader.u32();
     entry.first = first;
     first += entry.size_bytes;
@@ -105,11 +107,12 @@ bool FoundProcedures::find(const elf::Image& image, const ProcedureKey& key,
   const auto body = std::span<const uint8_t>(bodies_).subspan(entry->first, entry->size_bytes);
   if (!decode_found(body, key, into)) return false;
   const EdgeWeights::Known known = weights.find(image.build_id(), into.procedure, entry->shape);
-  if (known.weighed == nullptr || digest_of_steps(known.steps) != entry->steps_digest) return false;
+  if (known.weighed == nullptr || digest_of_weights(known) != entry->weights_digest) return false;
   if (!rests_on_file(image, into.sources)) return false;
   if (digest_of(image, into.sources) != into.digest) return false;
   into.weighed = true;
   into.confirmed = known.weighed->confirmed;
+  into.from_callers = known.weighed->from_callers;
   into.expected = expected_counts(into.procedure, into.plan, into.counters, known.steps,
                                   known.weighed->heaviest_bits);
   if (!entry->needed) used_bytes_ += entry->size_bytes;
@@ -123,6 +126,7 @@ void FoundProcedures::add(const elf::Image& image, const ProcedureKey& key,
   const EdgeWeights::Known weighed = weights.find(image.build_id(), known.procedure, shape);
   const std::string& build_id = image.build_id();
   if (weighed.weighed == nullptr || !rests_on_file(image, known.sources)) return;
+  if (weighed.weighed->from_callers != known.from_callers) return;  // not placed as it may be
   const std::optional<uint64_t> digest = digest_of(image, known.sources);
   if (!digest || key.range.size_bytes() > UINT32_MAX) return;
   std::vector<uint8_t> body = encode_found(known);
@@ -132,7 +136,7 @@ void FoundProcedures::add(const elf::Image& image, const ProcedureKey& key,
   const Entry entry{module,
                     key,
                     shape,
-                    digest_of_steps(weighed.steps),
+                    digest_of_weights(weighed),
                     bodies_.size(),
                     static_cast<uint32_t>(body.size()),
                     true};
@@ -173,7 +177,7 @@ std::vector<uint8_t> FoundProcedures::file() const {
     put(out, entry.key.reached.value());
     put(out, static_cast<uint8_t>(entry.key.open_calls));
     put(out, entry.shape);
-    put(out, entry.steps_digest);
+    put(out, entry.weights_digest);
     put(out, entry.size_bytes);
   }
   for (const Entry* entry : written) {

@@ -85,9 +85,9 @@ class FoundProcedures {
   struct Entry {
     uint32_t module = 0;  // in `modules_`
     ProcedureKey key;
-    uint32_t shape = 0;         // of the graph
-    uint32_t steps_digest = 0;  // of the weights
-    uint64_t first = 0;         // in `bodies_`
+    uint32_t shape = 0;  // of the graph
+    uint32_t weights_digest = 0;
+    uint64_t first = 0;  // in `bodies_`
     uint32_t size_bytes = 0;
     bool needed = false;  // by this run
   };

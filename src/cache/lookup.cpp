@@ -124,7 +124,8 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
 // Where a direct branch enters a block.  Entries count by themselves; elsewhere each branch has a
 // way of its own, so that a thread that dies there is known to come from it.
 CacheAddr CodeCache::way_in(uint32_t link_id, BlockRef ref) {
-  const bool plain = !units_[links_[link_id].first]->replaceable && !units_[ref.unit]->replaceable;
+  const bool plain = !units_[links_[link_id].first]->replaceable &&
+                     !units_[ref.unit]->replaceable && !units_[ref.unit]->counts_branches;
   if (plain && is_entry(ref)) return way_through(link_id, ref);
   return link_pair(link_id, ref);
 }

@@ -44,6 +44,10 @@ struct Module {
   std::unique_ptr<cfg::Discoverer> discoverer;
   std::shared_ptr<KnownFile> file;  // what other image runs know of it, too; null if generated
 
+  // Tells an address of a module from all others of the run.
+  uint64_t key_of(LinkAddr address) const {
+    return static_cast<uint64_t>(id) << 48 ^ address.value();
+  }
   // Calls of abort, exit, ...
   bool never_returns(LinkAddr target) const {
     return file != nullptr && file->never_return().contains(target.value());

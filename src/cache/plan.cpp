@@ -300,6 +300,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   plan.edge_counter.assign(procedure.edges.size(), translate::kNoCounter);
   if (kind == PlacementKind::kNone) return plan;
   placement::Graph graph = make_graph(procedure);
+  if (measured.from_callers) graph.edges.back().role = EdgeRole::kMeasured;
   set_likelihoods(procedure, view, graph);
   placement::set_static_weights(graph);
   if (kind == PlacementKind::kBlocks) {

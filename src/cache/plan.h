@@ -36,6 +36,7 @@ struct MeasuredWeights {
   FeedbackWeights feedback;        // kFeedback
   std::span<const uint8_t> steps;  // kEdges; see edge_weights.h.  Empty: nothing is known
   bool order = true;               // blocks are to lie as the weights say, not by address
+  bool from_callers = false;       // how often it was entered will be known (entry_callers.h)
 };
 
 // The static graph: node i is block i, node blocks.size() is EXIT; edge i is the procedure's edge

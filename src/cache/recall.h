@@ -61,6 +61,7 @@ struct Recollection {
     uint32_t edges = 0;         // so many of `steps`, one procedure's behind the other's
     uint8_t heaviest_bits = 0;  // of the largest count at one of its edges, entries among them
     bool confirmed = false;     // a later run ran it, and nothing that had never run before
+    bool from_callers = false;  // what enters it may be left to its callers (entry_callers.h)
     auto operator<=>(const Weighed&) const = default;
   };
   struct Returns {           // how hard they are to foretell (return_targets.h)

@@ -15,13 +15,15 @@ namespace tally::engine {
 
 using namespace translate;
 
-// What the program may replace, and what the ledger looks into while it runs, stays as it is.
+// What the program may replace, and what the ledger looks into while it runs, stays as it is; and
+// so does what callers count for: they would not tell the new unit from the old one.
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
   const bool is_first = !unit.weighed && !unit.renews;
   return !unit.dead && (is_first || has_former_returns(unit)) && unit.code.is_whole &&
-         !unit.replaceable && !unit.open_calls && !unit.checked && !unit.module->gone &&
-         !unit.module->from_memory && !unit.module->generated && unit.plan.events.empty();
+         !unit.replaceable && !unit.open_calls && !unit.checked && !unit.from_callers &&
+         !unit.module->gone && !unit.module->from_memory && !unit.module->generated &&
+         unit.plan.events.empty();
 }
 
 std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
@@ -35,6 +37,7 @@ std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& pr
   unit->asked = old.asked;
   unit->asked_how = old.asked_how;
   unit->recalled = old.recalled;
+  unit->counts_branches = old.counts_branches;
   unit->weighed = true;
   unit->renews = old.id;
   return unit;

@@ -73,11 +73,23 @@ struct Unit {
   bool recalled = false;            // ... by an earlier run
   bool weighed = false;             // its counters lie by measured weights
   bool confirmed = false;           // see edge_weights.h
+  bool from_callers = false;        // how often it was entered, its callers say (entry_callers.h)
+  bool counts_branches = false;     // branches to its entry have counters: another's did not
   std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
   std::vector<uint32_t> led_from;   // until then: see ExpectedCounts
   // That have run often, and hardly ever, in an earlier run (counter_numbers.h); empty: none has.
   std::vector<bool> busy_blocks, seldom_blocks;
 
+  // Where its direct branches lead, those that call and those that leave it.
+  template <class Do>
+  void for_each_branch_out(Do action) const {
+    for (const cfg::Edge& edge : procedure.edges) {
+      if (edge.kind == cfg::EdgeKind::kLeave) action(edge.target);
+    }
+    for (const translate::Link& link : code.links) {
+      if (link.edge == translate::Link::kCallLink) action(link.target);
+    }
+  }
   LinkAddr address_of(uint32_t block) const {
     return procedure.address_of(procedure.blocks[block]);
   }

@@ -16,6 +16,7 @@
 #include "ledger/finish.h"
 #include "ledger/keeper.h"
 #include "ledger/perf_map.h"
+#include "profile/checks.h"
 
 namespace tally::engine {
 
@@ -199,8 +200,9 @@ void ImageRun::recall() {
 bool ImageRun::leaves_found() const {
   const Optimizations& on = options_.optimizations;
   return on.has(Optimization::kFound) && on.has(Optimization::kWeights) &&
-         on.has(Optimization::kOrder) && options_.placement == PlacementKind::kEdges &&
-         options_.keeper == nullptr && !options_.stress_defer;
+         on.has(Optimization::kOrder) && on.has(Optimization::kCallers) &&
+         options_.placement == PlacementKind::kEdges && options_.keeper == nullptr &&
+         !options_.stress_defer;
 }
 
 // A guess that cannot be kept changes no count; the report shows why.
@@ -499,7 +501,13 @@ void ImageRun::solve(profile::Profile& result) {
   left.what.returns = better_known(returns_before_, returns);
   const bool other_returns = choose_returns(left.what.returns, code_sizes_) !=
                              choose_returns(returns_before_, code_sizes_);
-  if (left.news || weights.is_news() || (leaves && other_returns)) leave(left);
+  const bool news = left.news || weights.is_news() || (leaves && other_returns);
+  // Where a run did not balance, the next had better be able to say so, too (entry_callers.h).
+  const bool doubt = !result.issues.empty() && cache_.stats().left_to_callers > 0;
+  if (news || doubt) {
+    if (result.issues.empty() && profile::count_flow_faults(result) == 0) weights.settle();
+    leave(left);
+  }
   leave_found();
   totals_.add_rows(result, facts_.begun);
   facts_.counters = cache_.stats().counters;
@@ -541,6 +549,8 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_reread", std::to_string(cache_.stats().reread));
   run.more.emplace_back("procedures_recalled", std::to_string(cache_.stats().recalled));
   run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
+  run.more.emplace_back("procedures_left_to_callers",
+                        std::to_string(cache_.stats().left_to_callers));
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("procedures_paired_late", std::to_string(cache_.stats().paired_late));
   run.more.emplace_back("jumps_by_index", std::to_string(cache_.stats().indexed));

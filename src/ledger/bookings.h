@@ -16,6 +16,7 @@ enum class BookingKind : uint8_t {
   kUncounted,    // block `index` was entered, but its counter did not run
   kOvercounted,  // the counter of edge `index` ran, but control did not take the edge
   kUnexecuted,   // instructions of the unit that a counted run did not execute; may be negative
+  kUncalled,     // a counted run of block `index` did not come to what the block calls
 };
 
 struct BookingKey {

@@ -13,16 +13,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <span>
 #include <tuple>
 #include <utility>
 
+#include "ledger/left_to_callers.h"
+#include "ledger/not_exact.h"
 #include "ledger/unit_flow.h"
 #include "ledger/wanted_blocks.h"
-#include "profile/counts.h"
 
 namespace tally::engine {
 
@@ -52,6 +52,8 @@ class Builder {
         counters_(request.counters),
         request_(request),
         flows_(request.translated, request.ledger, request.counters),
+        left_to_callers_(request.translated),
+        entries_(request.translated.units().size(), 0),
         out_(out) {}
 
   void build() {
@@ -59,12 +61,13 @@ class Builder {
     number_blocks();
     index_runtime_facts();
     for (const auto& unit : cache_.units()) {
-      if (!unit->renews) build_procedure(members_of(*unit));
+      if (!unit->renews && !unit->from_callers) build_procedure(members_of(*unit));
     }
+    build_those_left_to_callers();
     pair_returns();
     add_moves();
     add_returns_from_elsewhere();
-    name_impossible();
+    name_impossible(out_);
     std::erase_if(out_.abnormal,
                   [](const profile::Abnormal& term) { return term.entered + term.left == 0; });
     for (const profile::Issue& issue : ledger_.issues()) out_.issues.push_back(issue);
@@ -100,8 +103,20 @@ class Builder {
     return is_cut_[n] ? pieces_.at(n).back().id : n;
   }
 
-  static uint64_t key(const Module& module, LinkAddr address) {
-    return WantedBlocks::key(module, address);
+  // How often they were entered is known when all that call them are solved.
+  void build_those_left_to_callers() {
+    const LeftToCallers::Order order = left_to_callers_.callers_first();
+    circle_.insert(order.circle.begin(), order.circle.end());
+    for (const uint32_t id : order.units) build_procedure({&cache_.unit(id)});
+    for (const uint32_t id : order.circle) {
+      name_circle(cache_.unit(id), out_.issues);
+      build_procedure({&cache_.unit(id)});
+    }
+  }
+
+  // Flow by a direct branch, but for what pairs have counted.
+  void enter(const Module& module, LinkAddr target, uint64_t times) {
+    if (const Unit* unit = left_to_callers_.at(module, target)) entries_[unit->id] += times;
   }
 
   Members members_of(const Unit& first) const {
@@ -140,7 +155,7 @@ class Builder {
     for (const auto& [block, insns] : cuts) is_cut_[block] = true;
     out_.blocks.resize(total);
     out_.edges.reserve(edges_at_most(total));
-    out_.procedures.reserve(cache_.units().size());
+    out_.procedures.resize(procedures);
     wanted_.expect(total);
     for (const auto& unit : cache_.units()) wanted_.want_targets_of(*unit);
     for (const auto& unit : cache_.units()) {
@@ -211,7 +226,10 @@ class Builder {
   }
 
   placement::Solution solve(const Unit& unit) {
-    UnitEquations equations = flows_.equations_of(unit);
+    const bool asks_callers = unit.from_callers && !circle_.contains(unit.id);
+    UnitEquations equations =
+        asks_callers ? flows_.equations_of(unit, entries_[unit.id] + flows_.entered(unit))
+                     : flows_.equations_of(unit);
     settle_returns(unit, equations.measured, equations.abnormal);
     auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
     CHECK(solution.ok()) << "solving " << unit.module->path << "+" << unit.procedure.entry.value()
@@ -240,7 +258,7 @@ class Builder {
       measured.edges[e] = calls;
       abnormal.push_back({back.to, excess, 0});
       returned_from_before_.push_back(
-          {key(*unit.module, unit.end_of(back.from)), number(unit, back.to), excess});
+          {unit.module->key_of(unit.end_of(back.from)), number(unit, back.to), excess});
     }
   }
 
@@ -249,7 +267,7 @@ class Builder {
     placement::Solution sum;
     for (const Unit* unit : members) {
       placement::Solution solution = solve(*unit);
-      for (const placement::Imbalance& i : solution.imbalances) add_imbalance(*unit, i);
+      name_imbalances(*unit, solution, out_.issues);
       for (uint32_t b = 0; b < unit->procedure.blocks.size(); ++b) {
         uint64_t& value = solution.nodes[b].value;
         value -= std::min(value, flows_.handed_to({unit->id, b}));
@@ -284,59 +302,8 @@ class Builder {
     add_pairs(members);
     if (has_renewals_) sum_up_edges(members.size() > 1 ? first_edge : first_pair);
     add_terms(members);
-    name_shared_landings(unit, solution);
+    name_shared_landings(unit, solution, out_.issues);
     for (const Unit* member : members) cache_.release(member->id);
-  }
-
-  // Two calls in overlapping code that end at the same byte come back to one landing, which cannot
-  // tell them apart.  Where each call's block says how often it came back, that is no matter.  An
-  // open call's does not: its counter is in the landing, and the last such edge has it.
-  void name_shared_landings(const Unit& unit, const placement::Solution& solution) {
-    if (!unit.open_calls) return;
-    std::map<uint32_t, uint32_t> counted;  // by the block behind: the edge whose counter runs
-    const std::vector<cfg::Edge>& edges = unit.procedure.edges;
-    for (uint32_t e = 0; e < edges.size(); ++e) {
-      if (edges[e].kind == cfg::EdgeKind::kCallReturn) counted[edges[e].to] = e;
-    }
-    for (uint32_t e = 0; e < edges.size(); ++e) {
-      const cfg::Edge& edge = edges[e];
-      if (edge.kind != cfg::EdgeKind::kCallReturn || counted[edge.to] == e) continue;
-      if (solution.nodes[edge.from].value == 0) continue;  // bytes that are no code, most likely
-      out_.issues.push_back(
-          {fmt::format("{}+{:#x}", unit.module->path, unit.address_of(edge.to).value()),
-           "two overlapping calls come back here; which of them did cannot be told", 1});
-    }
-  }
-
-  // Where flow is not conserved (a thread was killed and nobody saw where it was), more runs may
-  // have stopped short in a block than came to it.  What is left to say of it is that nothing is
-  // known.
-  void name_impossible() {
-    for (profile::Block& block : out_.blocks) {
-      if (block.partial.empty() || block.source == CountSource::kUnknown) continue;
-      const auto counts = profile::instruction_counts(block);
-      if (std::ranges::none_of(counts, [](__int128 count) { return count < 0; })) continue;
-      const profile::Module& module = out_.modules[out_.procedures[block.procedure_id].module_id];
-      out_.issues.push_back({fmt::format("{}+{:#x}", module.path, block.address.value()),
-                             "more runs stopped short in this block than came to it; its count is "
-                             "not known",
-                             1});
-      block.source = CountSource::kUnknown;
-      block.count = 0;
-      block.partial.clear();
-    }
-  }
-
-  void add_imbalance(const Unit& unit, const placement::Imbalance& i) {
-    if (i.kind == placement::Imbalance::Kind::kUnknown) return;  // the counts say so themselves
-    const bool at_exit = i.node >= unit.procedure.blocks.size();
-    const LinkAddr at = at_exit ? unit.procedure.entry : unit.address_of(i.node);
-    out_.issues.push_back(
-        {fmt::format("{}+{:#x}", unit.module->path, at.value()),
-         fmt::format("flow is not conserved at {}: {} more {}",
-                     at_exit ? "the exits of this procedure" : "this block", std::abs(i.excess),
-                     i.excess < 0 ? "out than in" : "in than out"),
-         1});
   }
 
   // Times the entry block was entered out of turn (program start): no edge of the graph says so.
@@ -383,7 +350,10 @@ class Builder {
     p.entries = entries.value - entries_from_within(members);
     for (const Unit* member : members) p.entries += abnormal_entries(*member);
     p.entries_source = source_of(entries.origin);
-    out_.procedures.push_back(std::move(p));
+    if (unit.from_callers && entries.origin == placement::Origin::kMeasured) {
+      p.entries_source = CountSource::kDerived;
+    }
+    out_.procedures[p.id] = std::move(p);
   }
 
   void add_block(const Members& members, uint32_t b, const placement::Solution& solution) {
@@ -498,7 +468,8 @@ class Builder {
         if (count.value > 0) {
           const isa::Flow flow = unit.procedure.blocks[edge.from].end;
           if (flow == isa::Flow::kCall || flow == isa::Flow::kIndirectCall) {
-            never_back_[key(*unit.module, unit.end_of(edge.from))].push_back(out_.abnormal.size());
+            never_back_[unit.module->key_of(unit.end_of(edge.from))].push_back(
+                out_.abnormal.size());
           }
           out_.abnormal.push_back({from, AbnormalKind::kOther, 0, count.value,
                                    "ends here: nothing comes back behind this instruction"});
@@ -516,6 +487,7 @@ class Builder {
                                                                   : profile::EdgeKind::kFallthrough;
         const auto [rest, any] = add_link_pairs(
             members, [&](auto& link) { return link.edge == e; }, edge.from, kind, count.value);
+        enter(*unit.module, edge.target, rest);
         if (rest == 0 && (any || unit.replaceable)) return;
         const BlockRef to = wanted_.find(*unit.module, edge.target);
         if (!to.valid()) {
@@ -573,6 +545,7 @@ class Builder {
         const auto it = ledger_.unarrived().find({member->id, link.block});
         if (it != ledger_.unarrived().end()) count -= it->second;
       }
+      enter(*unit.module, link.target, count);
       if (count == 0 && any) continue;
       emit_edge(last_id(unit, link.block), block_id(to), profile::EdgeKind::kCall, count,
                 out_.blocks[last_id(unit, link.block)].source);
@@ -748,7 +721,7 @@ class Builder {
       }
       const uint64_t by_handlers = std::min(rest, times_of(ledger_.sent_by_handlers(), id));
       const Module& module = *cache_.unit(arrival.to.unit).module;
-      const uint64_t behind = key(module, out_.blocks[id].address);
+      const uint64_t behind = module.key_of(out_.blocks[id].address);
       rest = by_handlers + pair_with_calls(behind, id, rest - by_handlers);
       if (rest > 0) {
         out_.abnormal.push_back({id, AbnormalKind::kNonLocalJump, rest, 0, "entered by a return"});
@@ -768,6 +741,9 @@ class Builder {
   const std::vector<uint64_t>& counters_;
   const FinishRequest& request_;
   UnitFlows flows_;
+  LeftToCallers left_to_callers_;
+  std::vector<uint64_t> entries_;  // by unit left to callers: by direct branches of those solved
+  std::set<uint32_t> circle_;      // units that would have to be solved before themselves
   std::vector<uint32_t> first_block_;  // by unit: number of its first block in the profile
   std::vector<uint32_t> procedure_;    // by unit
   bool has_renewals_ = false;          // some procedures have several

@@ -1,6 +1,8 @@
 // See instruction_weights.h.
 #include "ledger/instruction_weights.h"
 
+#include <algorithm>
+
 #include "placement/placement.h"
 
 namespace tally::engine {
@@ -12,7 +14,11 @@ namespace {
 // Potentials of one unit: a walk over the arcs that are not measured, from every half not yet seen.
 class Potentials {
  public:
-  explicit Potentials(const Unit& unit) : unit_(unit), graph_(make_graph(unit.procedure)) {
+  // `sizes`: by block; `steps`: by edge of the procedure.
+  Potentials(const Unit& unit, const std::vector<uint64_t>& sizes,
+             const std::vector<uint64_t>& steps)
+      : unit_(unit), sizes_(sizes), steps_(steps), graph_(make_graph(unit.procedure)) {
+    if (unit.from_callers) graph_.edges.back().role = placement::EdgeRole::kMeasured;
     value_.assign(size_t{2} * graph_.node_count, 0);
     seen_.assign(value_.size(), false);
     index_arcs();
@@ -37,12 +43,13 @@ class Potentials {
   template <class Do>
   void for_each_arc(Do action) const {
     for (size_t e = 0; e < graph_.edges.size(); ++e) {
-      if (!measured(e)) action(2 * graph_.edges[e].from + 1, 2 * graph_.edges[e].to, uint64_t{0});
+      if (measured(e)) continue;
+      const uint64_t step = e < steps_.size() ? steps_[e] : 0;
+      action(2 * graph_.edges[e].from + 1, 2 * graph_.edges[e].to, step);
     }
     for (uint32_t node = 0; node < graph_.node_count; ++node) {
       if (counted(node)) continue;
-      const bool block = node < unit_.procedure.blocks.size();
-      const uint64_t size = block ? unit_.procedure.blocks[node].insn_count : 0;
+      const uint64_t size = node < sizes_.size() ? sizes_[node] : 0;
       action(2 * node, 2 * node + 1, size);
     }
   }
@@ -79,6 +86,8 @@ class Potentials {
   }
 
   const Unit& unit_;
+  const std::vector<uint64_t>& sizes_;
+  const std::vector<uint64_t>& steps_;
   placement::Graph graph_;
   std::vector<uint64_t> value_;  // halves: in 2v, out 2v + 1
   std::vector<bool> seen_;
@@ -90,10 +99,11 @@ class Potentials {
 }  // namespace
 
 void InstructionWeights::update() {
+  const bool grows = halves_.size() < cache_.units().size();
+  if (grows) left_to_callers_ = LeftToCallers(cache_);
+  if (grows && left_to_callers_.any()) begin_again();
   counters_.resize(cache_.counters_used(), 0);
-  while (halves_.size() < cache_.units().size()) {
-    add_unit(cache_.unit(static_cast<uint32_t>(halves_.size())));
-  }
+  if (grows) add_units();
   const auto& pairs = cache_.pair_order();
   for (; pairs_done_ < pairs.size(); ++pairs_done_) {
     const SiteState& site = cache_.sites()[pairs[pairs_done_].first];
@@ -104,20 +114,60 @@ void InstructionWeights::update() {
     add_flow_into(arrival.counter, arrival.to, false);
   }
   for (; link_pairs_done_ < cache_.link_pairs().size(); ++link_pairs_done_) {
-    const LinkPair& pair = cache_.link_pairs()[link_pairs_done_];
-    add_flow_into(pair.counter, pair.to, false);
+    add_link_pair(cache_.link_pairs()[link_pairs_done_]);
   }
 }
 
+// What units stand for that are known already may be another now.
+void InstructionWeights::begin_again() {
+  halves_.clear();
+  counters_.clear();
+  pairs_done_ = arrivals_done_ = link_pairs_done_ = 0;
+}
+
+// Those whose entries stand for something come first, callees in front of their callers.
+void InstructionWeights::add_units() {
+  const size_t known = halves_.size();
+  halves_.resize(cache_.units().size());
+  LeftToCallers::Order order = left_to_callers_.callers_first();
+  std::ranges::reverse(order.units);
+  for (const uint32_t id : order.units) add_unit(cache_.unit(id));
+  for (const uint32_t id : order.circle) add_unit(cache_.unit(id));
+  for (size_t id = known; id < halves_.size(); ++id) {
+    const Unit& unit = *cache_.units()[id];
+    if (!unit.from_callers) add_unit(unit);
+  }
+}
+
+// What a direct branch to this address stands for besides; nothing, if its unit counts by itself.
+uint64_t InstructionWeights::of_entry(const Unit& from, LinkAddr target) const {
+  // What the program may replace has counters for all its branches.
+  if (!left_to_callers_.any() || from.replaceable) return 0;
+  const Unit* to = left_to_callers_.at(*from.module, target);
+  return to == nullptr ? 0 : halves_[to->id].entry;
+}
+
 void InstructionWeights::add_unit(const Unit& unit) {
-  const Potentials potentials(unit);
+  Halves& halves = halves_[unit.id];
+  for (const cfg::Block& block : unit.procedure.blocks) halves.size.push_back(block.insn_count);
+  for (const translate::Link& link : unit.code.links) {
+    if (link.edge != translate::Link::kCallLink) continue;
+    halves.size[link.block] += of_entry(unit, link.target);
+  }
+  std::vector<uint64_t> steps(unit.procedure.edges.size(), 0);
+  for (size_t e = 0; e < steps.size(); ++e) {
+    const cfg::Edge& edge = unit.procedure.edges[e];
+    if (edge.kind == cfg::EdgeKind::kLeave) steps[e] = of_entry(unit, edge.target);
+  }
+  const Potentials potentials(unit, halves.size, steps);
   const auto exit = static_cast<uint32_t>(unit.procedure.blocks.size());
-  Halves halves;
   for (uint32_t node = 0; node <= exit; ++node) {
     halves.in.push_back(potentials.in(node));
     halves.out.push_back(potentials.out(node));
   }
-  halves_.push_back(std::move(halves));
+  if (unit.from_callers) {
+    halves.entry = halves.out[exit] - halves.in[unit.procedure.entry_block];
+  }
   for (uint32_t b = 0; b < exit; ++b) {
     const int32_t counter = unit.plan.block_counter[b];
     if (counter != kNoCounter) counters_[static_cast<size_t>(counter)] = of_block(unit, b);
@@ -127,14 +177,15 @@ void InstructionWeights::add_unit(const Unit& unit) {
     if (counter == kNoCounter) continue;
     const cfg::Edge& edge = unit.procedure.edges[e];
     const uint32_t to = edge.to == cfg::kExitBlock ? exit : edge.to;
-    counters_[static_cast<size_t>(counter)] = potentials.out(edge.from) - potentials.in(to);
+    counters_[static_cast<size_t>(counter)] =
+        potentials.out(edge.from) - potentials.in(to) + steps[e];
   }
 }
 
 // What one more run of a counted block stands for.
 uint64_t InstructionWeights::of_block(const Unit& unit, uint32_t block) const {
   const Halves& halves = halves_[unit.id];
-  return halves.in[block] - halves.out[block] + unit.procedure.blocks[block].insn_count;
+  return halves.in[block] - halves.out[block] + halves.size[block];
 }
 
 // The same ways in as finish.cpp adds to the unit's graph.
@@ -142,7 +193,9 @@ void InstructionWeights::add_flow_into(uint32_t counter, BlockRef to, bool count
   const Unit& unit = cache_.unit(to.unit);
   const Halves& halves = halves_[to.unit];
   uint64_t& weight = counters_[counter];
-  if (!cache_.is_entry(to) && !counted_as_edge) weight += halves.out.back() - halves.in[to.block];
+  if (!counted_as_edge) {
+    weight += cache_.is_entry(to) ? halves.entry : halves.out.back() - halves.in[to.block];
+  }
   if (to.insn == 0) return;
   // Begun in the middle: not executed in front of it, and perhaps behind the block's counter.
   weight -= to.insn;
@@ -150,6 +203,20 @@ void InstructionWeights::add_flow_into(uint32_t counter, BlockRef to, bool count
   if (block_counted && unit.code.blocks[to.block].probe_insn <= to.insn) {
     weight += of_block(unit, to.block);
   }
+}
+
+// Of a branch that leads, by a counter, to another unit than the one that its block or edge stands
+// for.
+void InstructionWeights::add_link_pair(const LinkPair& pair) {
+  add_flow_into(pair.counter, pair.to, false);
+  if (!left_to_callers_.any()) return;
+  const auto has_link = [&](const auto& unit) {
+    return pair.link - unit->first_link < unit->code.links.size();
+  };
+  const auto from = std::ranges::find_if(cache_.units(), has_link);
+  CHECK(from != cache_.units().end()) << "a branch of no unit: " << pair.link;
+  const translate::Link& link = (*from)->code.links[pair.link - (*from)->first_link];
+  counters_[pair.counter] -= of_entry(**from, link.target);
 }
 
 void InstructionWeights::add_pair(const SiteState& site, const Pair& pair) {
@@ -178,6 +245,8 @@ uint64_t InstructionWeights::of_booking(const BookingKey& key, int64_t times) co
     }
     case BookingKind::kUnexecuted:
       return uint64_t{0} - n;
+    case BookingKind::kUncalled:
+      return n * (unit.procedure.blocks[key.index].insn_count - halves.size[key.index]);
   }
   return 0;
 }

@@ -21,6 +21,15 @@
 // What is not measured forms a forest (the spanning tree), so that such p exist; with every block
 // counted p is 0.  Arithmetic is modulo 2^64: weights may be negative, totals are not.
 //
+// A unit that leaves its entries to its callers (cache/entry_callers.h) has EXIT -> root measured
+// as well, and each entry stands for
+//
+//     e = p(EXIT, out) - p(root, in)
+//
+// which is what a direct branch there stands for besides: e is added to the size of a block that
+// calls it and to the step of an edge that leads there, and to the counter of any other way in.  So
+// callees come before their callers, and weights of units may change when others are translated.
+//
 // Limits: conservation must hold for the thread alone.  It does not when a stack moves from one
 // thread to another.
 #pragma once
@@ -30,12 +39,13 @@
 
 #include "cache/code_cache.h"
 #include "ledger/bookings.h"
+#include "ledger/left_to_callers.h"
 
 namespace tally::engine {
 
 class InstructionWeights {
  public:
-  explicit InstructionWeights(const Translated& cache) : cache_(cache) {}
+  explicit InstructionWeights(const Translated& cache) : cache_(cache), left_to_callers_(cache) {}
 
   // Takes in what has been translated and linked since the last time.
   void update();
@@ -47,13 +57,20 @@ class InstructionWeights {
  private:
   struct Halves {
     std::vector<uint64_t> in, out;  // by block; EXIT is the last
+    std::vector<uint64_t> size;     // by block: its instructions, and what its call stands for
+    uint64_t entry = 0;             // e
   };
+  void begin_again();
+  void add_units();
   void add_unit(const Unit& unit);
+  uint64_t of_entry(const Unit& from, LinkAddr target) const;
+  void add_link_pair(const LinkPair& pair);
   void add_flow_into(uint32_t counter, BlockRef to, bool counted_as_edge);
   void add_pair(const SiteState& site, const Pair& pair);
   uint64_t of_block(const Unit& unit, uint32_t block) const;
 
   const Translated& cache_;
+  LeftToCallers left_to_callers_;
   std::vector<Halves> halves_;  // by unit
   std::vector<uint64_t> counters_;
   size_t pairs_done_ = 0, arrivals_done_ = 0, link_pairs_done_ = 0;

@@ -62,11 +62,14 @@ void Ledger::book_unexecuted(BlockRef ref, uint32_t first, uint32_t last) {
   partials_[key] -= 1;
   keep_partial(key, -1);
   note(unexecuted, instructions);
+  const bool to_the_end = last == cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
+  if (to_the_end) note({BookingKind::kUncalled, ref.unit, ref.block}, 1);
   if (recording_ == nullptr) return;
   recording_->push_back([=](Ledger& l) {
     subtract(l.partials_, key, -1);
     l.keep_partial(key, 1);
     l.note(unexecuted, -instructions);
+    if (to_the_end) l.note({BookingKind::kUncalled, ref.unit, ref.block}, -1);
   });
 }
 
@@ -104,13 +107,14 @@ void Ledger::unbook_overcounted(uint32_t unit, uint32_t edge) {
   if (kept_ != nullptr) kept_->book(KeptBooking::kOvercounted, {unit, edge}, "", -1);
 }
 
-// No instruction more or less is executed for it.
 void Ledger::book_unarrived(BlockRef ref) {
   unarrived_[{ref.unit, ref.block}] += 1;
+  note({BookingKind::kUncalled, ref.unit, ref.block}, 1);
   if (kept_ != nullptr) kept_->book(KeptBooking::kUnarrived, {ref.unit, ref.block}, "", 1);
   if (recording_ == nullptr) return;
   recording_->push_back([=](Ledger& l) {
     subtract(l.unarrived_, {ref.unit, ref.block}, 1);
+    l.note({BookingKind::kUncalled, ref.unit, ref.block}, -1);
     if (l.kept_ != nullptr) l.kept_->book(KeptBooking::kUnarrived, {ref.unit, ref.block}, "", -1);
   });
 }

@@ -101,6 +101,7 @@ void Ledger::hand_over(uint32_t slot, std::span<const BlockRef> calls) {
     note({BookingKind::kLeft, from.id, call.block}, 1);
     note({BookingKind::kEntered, to.id, call.block}, 1);
     note({BookingKind::kUnexecuted, to.id, 0}, to.procedure.blocks[call.block].insn_count);
+    note({BookingKind::kUncalled, to.id, call.block}, 1);
     if (to.plan.block_counter[call.block] != translate::kNoCounter) {
       note({BookingKind::kUncounted, to.id, call.block}, 1);
     }

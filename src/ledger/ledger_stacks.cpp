@@ -335,6 +335,7 @@ void Ledger::move_frames(const elf::BackTrace& trace, size_t first, std::optiona
     note({BookingKind::kEntered, call.unit, call.block}, 1);
     note({BookingKind::kUnexecuted, call.unit, 0},
          static_cast<int64_t>(unit.procedure.blocks[call.block].insn_count));
+    note({BookingKind::kUncalled, call.unit, call.block}, 1);
     if (unit.plan.block_counter[call.block] != translate::kNoCounter) {
       note({BookingKind::kUncounted, call.unit, call.block}, 1);
     }

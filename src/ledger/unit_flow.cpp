@@ -11,6 +11,7 @@ UnitFlows::UnitFlows(const Translated& translated, const LedgerBooks& ledger,
                      std::span<const uint64_t> counters)
     : translated_(translated), ledger_(ledger), counters_(counters) {
   inflow_.resize(translated.units().size());
+  entered_.resize(translated.units().size());
   sites_of_.resize(translated.units().size());
   for (const SiteState& site : translated.sites()) {
     if (!site.pairs.empty()) sites_of_[site.unit].push_back(&site);
@@ -34,11 +35,15 @@ uint64_t UnitFlows::counter(uint32_t index) const {
   return counters_[index];
 }
 
-// What comes by the entry follows from EXIT -> root.
+// What comes by the entry is a part of EXIT -> root.
 void UnitFlows::flow_into(BlockRef to, uint64_t count, bool measured_elsewhere) {
   if (to.insn != 0) begun_inside_[{to.unit, to.block}][to.insn] += count;
-  if (measured_elsewhere || translated_.is_entry(to)) return;
-  inflow_[to.unit].push_back({to.block, count});
+  if (measured_elsewhere) return;
+  if (translated_.is_entry(to)) {
+    entered_[to.unit] += count;
+  } else {
+    inflow_[to.unit].push_back({to.block, count});
+  }
 }
 
 const std::map<uint32_t, uint64_t>& UnitFlows::begun_inside(BlockRef block) const {
@@ -111,6 +116,14 @@ UnitEquations UnitFlows::equations_of(const Unit& unit) const {
   for (; call != handed.end() && call->first.first == unit.id; ++call) {
     result.abnormal.push_back({call->first.second, call->second.to, call->second.from});
   }
+  return result;
+}
+
+UnitEquations UnitFlows::equations_of(const Unit& unit, uint64_t entries) const {
+  UnitEquations result = equations_of(unit);
+  const size_t from_exit = unit.procedure.edges.size();
+  result.graph.edges[from_exit].role = placement::EdgeRole::kMeasured;
+  result.measured.edges[from_exit] = entries;
   return result;
 }
 

@@ -38,6 +38,10 @@ class UnitFlows {
             std::span<const uint64_t> counters);
 
   UnitEquations equations_of(const Unit& unit) const;
+  // The same where it is known how often control came to the entry from elsewhere.
+  UnitEquations equations_of(const Unit& unit, uint64_t entries) const;
+  // How often that was so, as far as it has counters: by indirect branches, by arrivals.
+  uint64_t entered(const Unit& unit) const { return entered_[unit.id]; }
   // The unit's indirect branches that have led anywhere.
   const std::vector<const SiteState*>& sites_of(const Unit& unit) const {
     return sites_of_[unit.id];
@@ -66,6 +70,7 @@ class UnitFlows {
   const LedgerBooks& ledger_;
   std::span<const uint64_t> counters_;
   std::vector<std::vector<Inflow>> inflow_;              // by unit
+  std::vector<uint64_t> entered_;                        // by unit
   std::vector<std::vector<const SiteState*>> sites_of_;  // by unit
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, uint64_t>> begun_inside_;
 };

@@ -20,16 +20,11 @@ class WantedBlocks {
   void expect(size_t blocks) { sieve_.reset(blocks); }
   // The addresses that the unit's branches lead to.
   void want_targets_of(const Unit& unit) {
-    for (const cfg::Edge& edge : unit.procedure.edges) {
-      if (edge.kind == cfg::EdgeKind::kLeave) want(*unit.module, edge.target);
-    }
-    for (const translate::Link& link : unit.code.links) {
-      if (link.edge == translate::Link::kCallLink) want(*unit.module, link.target);
-    }
+    unit.for_each_branch_out([&](LinkAddr target) { want(*unit.module, target); });
   }
   void show(const Module& module, LinkAddr address, const BlockRef& ref) {
-    if (!sieve_.may_have(key(module, address))) return;
-    uint64_t* found = by_address_.find(key(module, address));
+    if (!sieve_.may_have(module.key_of(address))) return;
+    uint64_t* found = by_address_.find(module.key_of(address));
     // Of several generations the first: those after it were never linked to without a pair.
     if (found == nullptr || (module.from_memory && *found != kNoBlock)) return;
     *found =
@@ -37,21 +32,17 @@ class WantedBlocks {
   }
   // Not valid where no block was shown.
   BlockRef find(const Module& module, LinkAddr address) const {
-    const uint64_t* found = by_address_.find(key(module, address));
+    const uint64_t* found = by_address_.find(module.key_of(address));
     if (found == nullptr || *found == kNoBlock) return {};
     return {static_cast<uint32_t>(*found >> 44), static_cast<uint32_t>(*found >> 20 & 0xffffff),
             static_cast<uint32_t>(*found & 0xfffff)};
-  }
-  // Tells an address of a module from all others of the run.
-  static uint64_t key(const Module& module, LinkAddr address) {
-    return static_cast<uint64_t>(module.id) << 48 ^ address.value();
   }
 
  private:
   static constexpr uint64_t kNoBlock = ~uint64_t{0};
   void want(const Module& module, LinkAddr address) {
-    by_address_.set(key(module, address), kNoBlock);
-    sieve_.add(key(module, address));
+    by_address_.set(module.key_of(address), kNoBlock);
+    sieve_.add(module.key_of(address));
   }
 
   FlatMap<uint64_t> by_address_;
