@@ -227,9 +227,9 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   number_probes(*unit, *known);
   unit->weighed = known->weighed;
   unit->confirmed = known->confirmed;
-  unit->from_callers = known->from_callers;
+  unit->rank = known->rank;
   unit->counts_branches = is_left_to_callers(module, unit->procedure.entry);
-  if (unit->from_callers) {
+  if (unit->left_to_callers()) {
     left_to_callers_.insert(module.key_of(unit->procedure.entry));
     stats_.left_to_callers += 1;
   }
@@ -296,7 +296,7 @@ bool CodeCache::is_left_to_callers(const Module& module, LinkAddr entry) const {
 
 // Whether counters may be placed as they are in `procedure`, where the number of entries is known.
 bool CodeCache::may_be_placed(const Unit& unit, const KnownProcedure& procedure) const {
-  if (!procedure.from_callers) return true;
+  if (procedure.rank == 0) return true;
   return optimizations_.has(Optimization::kCallers) && kept_ == nullptr && !unit.replaceable &&
          !unit.open_calls && !unit.checked &&
          !is_left_to_callers(*unit.module, procedure.procedure.entry);
@@ -309,10 +309,10 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   stats_.weighed += known.weighed != nullptr;
   procedure.weighed = known.weighed != nullptr;
   procedure.confirmed = known.weighed != nullptr && known.weighed->confirmed;
-  procedure.from_callers = known.weighed != nullptr && known.weighed->from_callers;
-  if (!may_be_placed(unit, procedure)) procedure.from_callers = false;
+  procedure.rank = known.weighed == nullptr ? 0 : known.weighed->rank;
+  if (!may_be_placed(unit, procedure)) procedure.rank = 0;
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
-                                 optimizations_.has(Optimization::kOrder), procedure.from_callers};
+                                 optimizations_.has(Optimization::kOrder), procedure.rank != 0};
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
                              [&] { return procedure.counters++; });
   if (known.weighed != nullptr) {

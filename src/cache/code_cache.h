@@ -448,6 +448,7 @@ class CodeCache : public Translated {
   // Errors when counters or code cache are nearly used up: better named than run into.
   Status check_room() const;
   ArrivalStub& arrival_at(BlockRef ref);
+  bool enters_as_it_is(uint32_t link_id, BlockRef ref) const;
   CacheAddr way_in(uint32_t link_id, BlockRef ref);
   void enter_landing(BlockRef call_block);
   // Direct branches are joined as soon as both ends are there, not only when one is taken.

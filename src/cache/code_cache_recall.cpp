@@ -149,7 +149,7 @@ void CodeCache::recall_units(uint32_t index, const Module& module) {
   }
 }
 
-// Direct branches from one procedure into the middle of another.
+// Direct branches from one procedure into another that have a counter of their own.
 void CodeCache::recall_links(uint32_t index, const Module& module) {
   std::unordered_set<uint64_t> entered;
   for (const Recollection::Entered& one : recollection_.entered) {
@@ -260,7 +260,7 @@ std::vector<bool> CodeCache::perhaps_executed(
   for (const auto& unit : units_) {
     if (result[unit->id] || is_executed_itself(*unit)) {
       executed.push_back(unit->id);
-    } else if (unit->from_callers) {
+    } else if (unit->left_to_callers()) {
       at.emplace(unit->module->key_of(unit->procedure.entry), unit->id);
     }
   }
@@ -332,8 +332,7 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   std::set<Recollection::Entered> entered;
   for (const LinkPair& pair : link_pairs_) {
     const Unit& to = *units_[pair.to.unit];
-    const bool middle = pair.to.insn == 0 && !is_entry(pair.to);
-    if (counters[pair.counter] == 0 || !middle || !is_lasting(to)) continue;
+    if (counters[pair.counter] == 0 || pair.to.insn != 0 || !is_lasting(to)) continue;
     entered.insert({number_of(*to.module), to.address_of(pair.to.block).value()});
   }
   result.entered.assign(entered.begin(), entered.end());

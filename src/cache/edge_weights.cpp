@@ -21,6 +21,22 @@ bool strays(std::span<const uint64_t> counts, std::span<const uint8_t> steps) {
   return false;
 }
 
+// Out of the procedure, those that call included, and how often they were taken.
+std::vector<EntryCallers::Branch> branches_of(const Unit& unit,
+                                              const placement::Solution& solution) {
+  std::vector<EntryCallers::Branch> result;
+  const std::vector<cfg::Edge>& edges = unit.procedure.edges;
+  for (size_t e = 0; e < edges.size(); ++e) {
+    if (edges[e].kind != cfg::EdgeKind::kLeave) continue;
+    result.push_back({edges[e].target.value(), solution.edges[e].value});
+  }
+  for (const translate::Link& link : unit.code.links) {
+    if (link.edge != translate::Link::kCallLink) continue;
+    result.push_back({link.target.value(), solution.nodes[link.block].value});
+  }
+  return result;
+}
+
 // Grows with the count: its power of two, and the 16th of the way to the next.
 uint32_t sixteenths_of_octave(uint64_t count) {
   constexpr unsigned kMantissaBits = 52, kKeptBits = 4;
@@ -139,12 +155,12 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
   if (confirmed != was_confirmed) turned_ += 1;
   what.weighed.push_back({module, shape, procedure.entry.value(),
                           static_cast<uint32_t>(counts.size()), std::max(bits, known_bits),
-                          confirmed, false});
-  std::vector<uint64_t> targets;
-  unit.for_each_branch_out([&](LinkAddr target) { targets.push_back(target.value()); });
+                          confirmed, 0});
   const bool stays = !unit.replaceable && !unit.open_calls && !unit.checked;
   const bool plain = !procedure.edges.empty() && unit.plan.events.empty();
-  callers_.add(module, procedure.entry.value(), stays && plain, targets);
+  const uint64_t entries = solution.edges[procedure.edges.size()].value;
+  callers_.add(module, procedure.entry.value(), stays && plain, entries,
+               branches_of(unit, solution));
   // Those that are known stay where others are no better: what was placed by them is known, too.
   if (bits > known_bits || (bits == known_bits && !as_known)) {
     append_steps(counts, heaviest, what.steps);
@@ -154,9 +170,9 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
 }
 
 void WeightsToLeave::settle() {
-  const std::vector<bool> chosen = callers_.choose();
-  CHECK(chosen.size() == left_.what.weighed.size()) << "weights of " << chosen.size();
-  for (size_t i = 0; i < chosen.size(); ++i) left_.what.weighed[i].from_callers = chosen[i];
+  const std::vector<uint32_t> ranks = callers_.ranks();
+  CHECK(ranks.size() == left_.what.weighed.size()) << "weights of " << ranks.size();
+  for (size_t i = 0; i < ranks.size(); ++i) left_.what.weighed[i].rank = ranks[i];
 }
 
 }  // namespace tally::engine

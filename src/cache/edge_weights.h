@@ -89,7 +89,7 @@ class WeightsToLeave {
 
   // `solution`: of the procedure's edges first, in its order.
   void add(const Unit& unit, const placement::Solution& solution);
-  // When all are added and it will be left: says which of them leave their entries to callers.
+  // When all are added and will be left: says which of them leave their entries to callers.
   void settle();
   // Whether what was not known makes a difference.
   bool is_news() const {

@@ -2,110 +2,157 @@
 #include "cache/entry_callers.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <utility>
 
 namespace tally::engine {
 
 namespace {
 
-// Tarjan, "Depth-first search and linear graph algorithms", 1972: a node that is not alone in its
-// component, or leads to itself, is on a circle.  Without recursion: call graphs are deep.
-class Circles {
+struct Way {
+  uint32_t to = 0;
+  uint64_t times = 0;
+};
+using Ways = std::vector<std::vector<Way>>;  // by procedure
+
+// Procedures in such an order that few ways lead back.
+class Order {
  public:
-  explicit Circles(const std::vector<std::vector<uint32_t>>& ways)
-      : ways_(ways), number_(ways.size(), 0), lowest_(ways.size(), 0), next_(ways.size(), 0) {
-    on_path_.assign(ways.size(), false);
-    on_circle_.assign(ways.size(), false);
-    for (uint32_t node = 0; node < ways.size(); ++node) {
-      if (number_[node] == 0) search(node);
-    }
+  explicit Order(const Ways& ways) : ways_(ways), part_(ways.size(), 0), at_(ways.size()) {
+    std::vector<uint32_t> all(ways.size());
+    for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
+    put(all, 0);
   }
-  bool has(uint32_t node) const { return on_circle_[node]; }
+  const std::vector<uint32_t>& result() const { return result_; }
 
  private:
+  struct At {
+    uint32_t number = 0, lowest = 0;  // from 1 on; 0: not seen yet
+    size_t next = 0;                  // of its ways
+    bool on_path = false;
+  };
+
+  // Parts of `members` that lead to each other by ways that were taken at least so often.
+  void put(const std::vector<uint32_t>& members, uint64_t least) {
+    const uint32_t part = ++parts_;
+    for (const uint32_t member : members) {
+      part_[member] = part;
+      at_[member] = {};
+    }
+    std::vector<std::vector<uint32_t>> found;
+    numbered_ = 0;
+    for (const uint32_t member : members) {
+      if (at_[member].number == 0) search(member, least, found);
+    }
+    // Whoever is found first leads to nobody that is found later.
+    constexpr uint64_t kFactor = 4;
+    for (size_t i = found.size(); i-- > 0;) {
+      if (found[i].size() == 1) {
+        result_.push_back(found[i].front());
+      } else {
+        put(found[i], least == 0 ? 1 : least * kFactor);
+      }
+    }
+  }
+
   void enter(uint32_t node) {
-    number_[node] = lowest_[node] = ++numbered_;
+    at_[node].number = at_[node].lowest = ++numbered_;
+    at_[node].on_path = true;
     path_.push_back(node);
-    on_path_[node] = true;
     open_.push_back(node);
   }
-  void search(uint32_t start) {
+
+  // Tarjan, "Depth-first search and linear graph algorithms", 1972, without recursion: chains of
+  // calls are long.
+  void search(uint32_t start, uint64_t least, std::vector<std::vector<uint32_t>>& found) {
     enter(start);
     while (!open_.empty()) {
       const uint32_t node = open_.back();
-      if (next_[node] < ways_[node].size()) {
-        const uint32_t to = ways_[node][next_[node]++];
-        if (to == node) on_circle_[node] = true;
-        if (number_[to] == 0) {
-          enter(to);
-        } else if (on_path_[to]) {
-          lowest_[node] = std::min(lowest_[node], number_[to]);
+      At& at = at_[node];
+      if (at.next < ways_[node].size()) {
+        const Way& way = ways_[node][at.next++];
+        if (way.times < least || part_[way.to] != part_[node]) continue;
+        if (at_[way.to].number == 0) {
+          enter(way.to);
+        } else if (at_[way.to].on_path) {
+          at.lowest = std::min(at.lowest, at_[way.to].number);
         }
         continue;
       }
       open_.pop_back();
-      if (!open_.empty()) lowest_[open_.back()] = std::min(lowest_[open_.back()], lowest_[node]);
-      if (lowest_[node] == number_[node]) close(node);
-    }
-  }
-  void close(uint32_t node) {
-    const bool alone = path_.back() == node;
-    for (uint32_t member = node + 1; member != node;) {
-      member = path_.back();
-      path_.pop_back();
-      on_path_[member] = false;
-      if (!alone) on_circle_[member] = true;
+      if (!open_.empty()) {
+        uint32_t& lowest = at_[open_.back()].lowest;
+        lowest = std::min(lowest, at.lowest);
+      }
+      if (at.lowest != at.number) continue;
+      std::vector<uint32_t>& members = found.emplace_back();
+      do {
+        members.push_back(path_.back());
+        at_[path_.back()].on_path = false;
+        path_.pop_back();
+      } while (members.back() != node);
     }
   }
 
-  const std::vector<std::vector<uint32_t>>& ways_;
-  std::vector<uint32_t> number_, lowest_;  // from 1 on
-  std::vector<size_t> next_;               // by node: of its ways
+  const Ways& ways_;
+  std::vector<uint32_t> part_;  // by node: the one that it was put into last
+  std::vector<At> at_;
   std::vector<uint32_t> path_, open_;
-  std::vector<bool> on_path_, on_circle_;
-  uint32_t numbered_ = 0;
+  uint32_t parts_ = 0, numbered_ = 0;
+  std::vector<uint32_t> result_;
 };
 
 }  // namespace
 
-void EntryCallers::add(uint32_t module, uint64_t entry, bool may,
-                       const std::vector<uint64_t>& targets) {
-  targets_.insert(targets_.end(), targets.begin(), targets.end());
-  procedures_.push_back({module, entry, may, targets_.size()});
+void EntryCallers::add(uint32_t module, uint64_t entry, bool may, uint64_t entries,
+                       std::span<const Branch> branches) {
+  branches_.insert(branches_.end(), branches.begin(), branches.end());
+  procedures_.push_back({module, entry, may, entries, branches_.size()});
 }
 
-// From each to those that it leads to, among all that were added.
-std::vector<std::vector<uint32_t>> EntryCallers::ways() const {
+std::vector<uint32_t> EntryCallers::ranks() const {
   std::vector<std::pair<std::pair<uint32_t, uint64_t>, uint32_t>> by_entry;
   for (uint32_t i = 0; i < procedures_.size(); ++i) {
     by_entry.push_back({{procedures_[i].module, procedures_[i].entry}, i});
   }
   std::ranges::sort(by_entry);
-  std::vector<std::vector<uint32_t>> ways(procedures_.size());
-  size_t t = 0;
+  std::vector<bool> may(procedures_.size());
+  for (uint32_t i = 0; i < may.size(); ++i) may[i] = procedures_[i].may;
+  for (size_t i = 1; i < by_entry.size(); ++i) {
+    // Callers could not tell them apart.
+    if (by_entry[i - 1].first != by_entry[i].first) continue;
+    may[by_entry[i - 1].second] = may[by_entry[i].second] = false;
+  }
+  Ways ways(procedures_.size());
+  size_t b = 0;
   for (uint32_t i = 0; i < procedures_.size(); ++i) {
-    for (; t < procedures_[i].targets_end; ++t) {
-      const std::pair entry{procedures_[i].module, targets_[t]};
-      auto to = std::ranges::lower_bound(by_entry, std::pair{entry, uint32_t{0}});
-      for (; to != by_entry.end() && to->first == entry; ++to) ways[i].push_back(to->second);
+    for (; b < procedures_[i].branches_end; ++b) {
+      const std::pair entry{procedures_[i].module, branches_[b].target};
+      const auto to = std::ranges::lower_bound(by_entry, std::pair{entry, uint32_t{0}});
+      if (to == by_entry.end() || to->first != entry) continue;
+      ways[i].push_back({to->second, branches_[b].times});
     }
   }
-  return ways;
-}
-
-std::vector<bool> EntryCallers::choose() const {
-  const std::vector<std::vector<uint32_t>> ways = this->ways();
-  const Circles circles(ways);
-  std::map<std::pair<uint32_t, uint64_t>, uint32_t> at;  // how many begin there
-  for (const Procedure& one : procedures_) at[{one.module, one.entry}] += 1;
-  std::vector<bool> chosen;
-  for (uint32_t i = 0; i < procedures_.size(); ++i) {
-    const Procedure& one = procedures_[i];
-    chosen.push_back(one.may && !circles.has(i) && at[{one.module, one.entry}] == 1);
+  const Order order(ways);
+  // From the last to the first: it is known then which ways lead back and need a counter.
+  std::vector<uint32_t> ranks(procedures_.size(), 0);
+  std::vector<uint64_t> back(procedures_.size(), 0);
+  std::vector<uint32_t> place(procedures_.size());
+  for (uint32_t i = 0; i < place.size(); ++i) place[order.result()[i]] = i;
+  for (size_t i = place.size(); i-- > 0;) {
+    const uint32_t one = order.result()[i];
+    uint64_t counted = back[one];
+    for (const Way& way : ways[one]) {
+      if (way.to == one) counted += way.times;
+    }
+    // A counter for each of them, where one more edge of the procedure needs none.
+    constexpr uint64_t kWorthIt = 2;
+    if (!may[one] || counted * kWorthIt > procedures_[one].entries) continue;
+    ranks[one] = static_cast<uint32_t>(i + 1);
+    for (const Way& way : ways[one]) {
+      if (place[way.to] < i) back[way.to] += way.times;
+    }
   }
-  return chosen;
+  return ranks;
 }
 
 }  // namespace tally::engine

@@ -13,14 +13,23 @@
 //     f:  ... call h ...     100 times     h:  one block, no counter
 //     g:  ... call h ...      20 times         100 + 20, and 3 by a pointer to it, are 123
 //
-// So h is solved when f and g are (ledger/left_to_callers.h).  That must come to an end: none of
-// those whose callers are asked may lead to itself by direct branches, through others or at once.
-// Whatever may is left as it is.  All direct branches are looked at, whether they have ever been
-// taken or not.
+// So h is solved when f and g are (ledger/left_to_callers.h), and procedures that call each other
+// cannot wait for each other.  Each that leaves its entries to callers has a rank.  Direct branches
+// of procedures of a lower rank, and of those that count for themselves, enter it as they are;
+// those of all others have counters of their own (`LinkPair`).
+//
+//     f (rank 1) <--> g (rank 2)            g's call of f has a counter, f's of g has none
+//     h --> h                               has a counter; h counts for itself if it is taken often
+//
+// Where procedures lead to each other, the branches between them that were taken least are those
+// with counters.  The parts that lead to each other whatever was taken are ordered first; within
+// such a part, branches that were never taken are left out, then those that were taken less than 4
+// times, less than 16 times, until no two are left that lead to each other.  (What is best is hard:
+// a feedback arc set.)
 //
 // It is decided at the end of a run, for those of its procedures that it leaves weights of, and is
-// on record with these (recall.h).  A procedure that is not on record asks nobody, so what it leads
-// to does not matter.
+// on record with these (recall.h).  Any ranks do: what a record of another program says of a
+// library that both have, or a damaged one, costs speed and no count.
 //
 // The price is a check.  Where callers and counters both say how often a procedure was entered, and
 // do not agree, there is a way out of it that Tally does not know (profile/checks.h, kEntries);
@@ -28,34 +37,39 @@
 // each procedure by its own counters or the other way round, and no longer if one does not that
 // could still tell.
 //
-// Not handled: procedures that call themselves, for which a way to break each circle would be
-// needed; code that may be replaced; runs with kept counters; the first run of a program.
+// Not handled: code that may be replaced; runs with kept counters; the first run of a program.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace tally::engine {
 
 class EntryCallers {
  public:
-  // A procedure, and where its direct branches lead.  `may`: nothing else speaks against it.
-  void add(uint32_t module, uint64_t entry, bool may, const std::vector<uint64_t>& targets);
-  // For each that was added, in that order.
-  std::vector<bool> choose() const;
+  struct Branch {  // direct, to the address of an entry or anywhere
+    uint64_t target = 0;
+    uint64_t times = 0;  // taken
+  };
+  // A procedure, how often it was entered, and where it leads.  `may`: nothing else speaks against
+  // it.
+  void add(uint32_t module, uint64_t entry, bool may, uint64_t entries,
+           std::span<const Branch> branches);
+  // For each that was added, in that order, its rank; 0: it counts for itself.
+  std::vector<uint32_t> ranks() const;
 
  private:
   struct Procedure {
     uint32_t module = 0;
     uint64_t entry = 0;
     bool may = false;
-    size_t targets_end = 0;  // in `targets_`, behind those of the one before
+    uint64_t entries = 0;
+    size_t branches_end = 0;  // in `branches_`, behind those of the one before
   };
-  std::vector<std::vector<uint32_t>> ways() const;
-
   std::vector<Procedure> procedures_;
-  std::vector<uint64_t> targets_;
+  std::vector<Branch> branches_;
 };
 
 }  // namespace tally::engine

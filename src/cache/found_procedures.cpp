@@ -23,7 +23,7 @@ uint64_t digest_of_file(std::span<const uint8_t> body) {
 
 // Of what counters were placed by.
 uint32_t digest_of_weights(const EdgeWeights::Known& known) {
-  const uint64_t seed = mix(kDigestSeed, known.weighed->from_callers ? 1 : 0);
+  const uint64_t seed = mix(kDigestSeed, known.weighed->rank == 0 ? 0 : 1);
   return static_cast<uint32_t>(mix_bytes(mix(seed, known.steps.size()), known.steps));
 }
 
@@ -112,7 +112,7 @@ bool FoundProcedures::find(const elf::Image& image, const ProcedureKey& key,
   if (digest_of(image, into.sources) != into.digest) return false;
   into.weighed = true;
   into.confirmed = known.weighed->confirmed;
-  into.from_callers = known.weighed->from_callers;
+  into.rank = known.weighed->rank;
   into.expected = expected_counts(into.procedure, into.plan, into.counters, known.steps,
                                   known.weighed->heaviest_bits);
   if (!entry->needed) used_bytes_ += entry->size_bytes;
@@ -126,7 +126,7 @@ void FoundProcedures::add(const elf::Image& image, const ProcedureKey& key,
   const EdgeWeights::Known weighed = weights.find(image.build_id(), known.procedure, shape);
   const std::string& build_id = image.build_id();
   if (weighed.weighed == nullptr || !rests_on_file(image, known.sources)) return;
-  if (weighed.weighed->from_callers != known.from_callers) return;  // not placed as it may be
+  if (weighed.weighed->rank != known.rank) return;  // not placed as it may be
   const std::optional<uint64_t> digest = digest_of(image, known.sources);
   if (!digest || key.range.size_bytes() > UINT32_MAX) return;
   std::vector<uint8_t> body = encode_found(known);

@@ -36,9 +36,9 @@ struct KnownProcedure {
   std::vector<uint8_t> insn_sizes;
   translate::Plan plan;  // no events; counters from 0 on
   uint32_t counters = 0;
-  bool weighed = false;       // by an earlier run's counts
-  bool confirmed = false;     // see edge_weights.h
-  bool from_callers = false;  // see Unit
+  bool weighed = false;    // by an earlier run's counts
+  bool confirmed = false;  // see edge_weights.h
+  uint32_t rank = 0;       // see Unit
   ExpectedCounts expected;
   std::vector<WantedEvent> events;
   std::vector<LinkRange> sources;

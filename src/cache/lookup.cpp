@@ -124,10 +124,15 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
 // Where a direct branch enters a block.  Entries count by themselves; elsewhere each branch has a
 // way of its own, so that a thread that dies there is known to come from it.
 CacheAddr CodeCache::way_in(uint32_t link_id, BlockRef ref) {
-  const bool plain = !units_[links_[link_id].first]->replaceable &&
-                     !units_[ref.unit]->replaceable && !units_[ref.unit]->counts_branches;
-  if (plain && is_entry(ref)) return way_through(link_id, ref);
+  if (enters_as_it_is(link_id, ref)) return way_through(link_id, ref);
   return link_pair(link_id, ref);
+}
+
+bool CodeCache::enters_as_it_is(uint32_t link_id, BlockRef ref) const {
+  const Unit& from = *units_[links_[link_id].first];
+  const Unit& to = *units_[ref.unit];
+  if (from.replaceable || to.replaceable || !is_entry(ref)) return false;
+  return !to.counts_branches && (!to.left_to_callers() || from.rank < to.rank);
 }
 
 Result<CacheAddr> CodeCache::arrive(BlockRef ref) {
@@ -157,8 +162,7 @@ bool CodeCache::link_is_call(uint32_t link_id) const {
 }
 
 // Joins the links of a new unit with the entries that are there already and with its own, and those
-// that have been waiting for it.  Other ways than to the entry of a procedure need a counter of
-// their own, and wait until they are taken.
+// that have been waiting for it.  Ways that need a counter of their own wait until they are taken.
 void CodeCache::join_links(const Unit& unit) {
   const PhaseTimer timer(phases_, Phase::kLink);
   next_waiting_.resize(links_.size());
@@ -176,7 +180,7 @@ void CodeCache::join_or_wait(uint32_t link_id) {
   const auto found = blocks_.find(target.value());
   if (found && *found != kGone) {
     const BlockRef to = unpack(*found);
-    if (is_entry(to) && !units_[to.unit]->replaceable) return join_link(link_id, to);
+    if (enters_as_it_is(link_id, to)) return join_link(link_id, to);
   }
   const uint32_t* head = waiting_.find(target.value());
   next_waiting_[link_id] = head == nullptr ? 0 : *head;
@@ -194,12 +198,20 @@ void CodeCache::join_link(uint32_t link_id, BlockRef to) {
 void CodeCache::join_waiting(TargetAddr entry, BlockRef to) {
   const uint32_t* head = waiting_.find(entry.value());
   if (head == nullptr) return;
-  for (uint32_t next = *head; next != 0; next = next_waiting_[next - 1]) {
-    if (link_waits_[next - 1] == 0) continue;
-    link_waits_[next - 1] = 0;
-    join_link(next - 1, to);
+  uint32_t kept = 0;
+  for (uint32_t next = *head; next != 0;) {
+    const uint32_t link_id = next - 1;
+    next = next_waiting_[link_id];
+    if (link_waits_[link_id] == 0) continue;
+    if (enters_as_it_is(link_id, to)) {
+      link_waits_[link_id] = 0;
+      join_link(link_id, to);
+    } else {
+      next_waiting_[link_id] = kept;
+      kept = link_id + 1;
+    }
   }
-  waiting_.set(entry.value(), 0);
+  waiting_.set(entry.value(), kept);
 }
 
 // ---- direct branches ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 // Another number whenever discovery or the file changes so that old guesses are worth nothing.
 constexpr uint32_t kVersion = 5;
-constexpr uint8_t kConfirmed = 1, kFromCallers = 2;
+constexpr uint8_t kConfirmed = 0x80;  // beside at most 64 bits
 constexpr const char* kSuffix = ".recall";
 constexpr const char* kProceduresSuffix = ".found";
 
@@ -74,10 +74,10 @@ Recollection::Weighed read_weighed(ByteReader& reader) {
   weighed.shape = reader.u32();
   weighed.entry = reader.u64();
   weighed.edges = reader.u32();
-  weighed.heaviest_bits = reader.u8();
-  const uint8_t flags = reader.u8();
-  weighed.confirmed = (flags & kConfirmed) != 0;
-  weighed.from_callers = (flags & kFromCallers) != 0;
+  const uint8_t bits = reader.u8();
+  weighed.heaviest_bits = bits & ~kConfirmed;
+  weighed.confirmed = (bits & kConfirmed) != 0;
+  weighed.rank = reader.u32();
   return weighed;
 }
 
@@ -158,9 +158,8 @@ std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
     put(out, weighed.shape);
     put(out, weighed.entry);
     put(out, weighed.edges);
-    put(out, weighed.heaviest_bits);
-    put(out, static_cast<uint8_t>((weighed.confirmed ? kConfirmed : 0) |
-                                  (weighed.from_callers ? kFromCallers : 0)));
+    put(out, static_cast<uint8_t>(weighed.heaviest_bits | (weighed.confirmed ? kConfirmed : 0)));
+    put(out, weighed.rank);
   }
   put_steps(out, recollection.steps);
   put(out, recollection.returns.calls);

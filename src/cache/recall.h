@@ -49,7 +49,7 @@ struct Recollection {
     uint64_t block = 0, to = 0;
     auto operator<=>(const Led&) const = default;
   };
-  struct Entered {  // direct branches came here from other procedures, though it is no entry
+  struct Entered {  // direct branches came here, each by a counter of its own
     uint32_t module = 0;
     uint64_t block = 0;
     auto operator<=>(const Entered&) const = default;
@@ -61,7 +61,7 @@ struct Recollection {
     uint32_t edges = 0;         // so many of `steps`, one procedure's behind the other's
     uint8_t heaviest_bits = 0;  // of the largest count at one of its edges, entries among them
     bool confirmed = false;     // a later run ran it, and nothing that had never run before
-    bool from_callers = false;  // what enters it may be left to its callers (entry_callers.h)
+    uint32_t rank = 0;          // if not 0, its entries are left to callers (entry_callers.h)
     auto operator<=>(const Weighed&) const = default;
   };
   struct Returns {           // how hard they are to foretell (return_targets.h)

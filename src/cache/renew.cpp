@@ -21,7 +21,7 @@ bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
   const bool is_first = !unit.weighed && !unit.renews;
   return !unit.dead && (is_first || has_former_returns(unit)) && unit.code.is_whole &&
-         !unit.replaceable && !unit.open_calls && !unit.checked && !unit.from_callers &&
+         !unit.replaceable && !unit.open_calls && !unit.checked && !unit.left_to_callers() &&
          !unit.module->gone && !unit.module->from_memory && !unit.module->generated &&
          unit.plan.events.empty();
 }

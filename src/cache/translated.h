@@ -73,13 +73,15 @@ struct Unit {
   bool recalled = false;            // ... by an earlier run
   bool weighed = false;             // its counters lie by measured weights
   bool confirmed = false;           // see edge_weights.h
-  bool from_callers = false;        // how often it was entered, its callers say (entry_callers.h)
+  uint32_t rank = 0;                // see left_to_callers
   bool counts_branches = false;     // branches to its entry have counters: another's did not
   std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
   std::vector<uint32_t> led_from;   // until then: see ExpectedCounts
   // That have run often, and hardly ever, in an earlier run (counter_numbers.h); empty: none has.
   std::vector<bool> busy_blocks, seldom_blocks;
 
+  // Whether its callers say how often it was entered: those of a lower rank (entry_callers.h).
+  bool left_to_callers() const { return rank != 0; }
   // Where its direct branches lead, those that call and those that leave it.
   template <class Do>
   void for_each_branch_out(Do action) const {

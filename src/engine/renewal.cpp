@@ -130,7 +130,7 @@ std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,
   std::vector<Solved> result;
   for (const uint32_t id : units) {
     const Unit& unit = cache_.unit(id);
-    if (flows.is_begun_inside(unit) || unit.from_callers) continue;
+    if (flows.is_begun_inside(unit) || unit.left_to_callers()) continue;
     UnitEquations equations = flows.equations_of(unit);
     for (const BlockRef& call : open) {
       if (call.unit == id) equations.abnormal.push_back({call.block, 0, 1});

@@ -61,9 +61,9 @@ class Builder {
     number_blocks();
     index_runtime_facts();
     for (const auto& unit : cache_.units()) {
-      if (!unit->renews && !unit->from_callers) build_procedure(members_of(*unit));
+      if (!unit->renews && !unit->left_to_callers()) build_procedure(members_of(*unit));
     }
-    build_those_left_to_callers();
+    for (const uint32_t id : left_to_callers_.units()) build_procedure({&cache_.unit(id)});
     pair_returns();
     add_moves();
     add_returns_from_elsewhere();
@@ -103,20 +103,9 @@ class Builder {
     return is_cut_[n] ? pieces_.at(n).back().id : n;
   }
 
-  // How often they were entered is known when all that call them are solved.
-  void build_those_left_to_callers() {
-    const LeftToCallers::Order order = left_to_callers_.callers_first();
-    circle_.insert(order.circle.begin(), order.circle.end());
-    for (const uint32_t id : order.units) build_procedure({&cache_.unit(id)});
-    for (const uint32_t id : order.circle) {
-      name_circle(cache_.unit(id), out_.issues);
-      build_procedure({&cache_.unit(id)});
-    }
-  }
-
   // Flow by a direct branch, but for what pairs have counted.
-  void enter(const Module& module, LinkAddr target, uint64_t times) {
-    if (const Unit* unit = left_to_callers_.at(module, target)) entries_[unit->id] += times;
+  void enter(const Unit& from, LinkAddr target, uint64_t times) {
+    if (const Unit* to = left_to_callers_.entered_by(from, target)) entries_[to->id] += times;
   }
 
   Members members_of(const Unit& first) const {
@@ -226,10 +215,9 @@ class Builder {
   }
 
   placement::Solution solve(const Unit& unit) {
-    const bool asks_callers = unit.from_callers && !circle_.contains(unit.id);
     UnitEquations equations =
-        asks_callers ? flows_.equations_of(unit, entries_[unit.id] + flows_.entered(unit))
-                     : flows_.equations_of(unit);
+        unit.left_to_callers() ? flows_.equations_of(unit, entries_[unit.id] + flows_.entered(unit))
+                               : flows_.equations_of(unit);
     settle_returns(unit, equations.measured, equations.abnormal);
     auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
     CHECK(solution.ok()) << "solving " << unit.module->path << "+" << unit.procedure.entry.value()
@@ -350,9 +338,7 @@ class Builder {
     p.entries = entries.value - entries_from_within(members);
     for (const Unit* member : members) p.entries += abnormal_entries(*member);
     p.entries_source = source_of(entries.origin);
-    if (unit.from_callers && entries.origin == placement::Origin::kMeasured) {
-      p.entries_source = CountSource::kDerived;
-    }
+    if (unit.left_to_callers()) p.entries_source = CountSource::kDerived;
     out_.procedures[p.id] = std::move(p);
   }
 
@@ -487,7 +473,7 @@ class Builder {
                                                                   : profile::EdgeKind::kFallthrough;
         const auto [rest, any] = add_link_pairs(
             members, [&](auto& link) { return link.edge == e; }, edge.from, kind, count.value);
-        enter(*unit.module, edge.target, rest);
+        enter(unit, edge.target, rest);
         if (rest == 0 && (any || unit.replaceable)) return;
         const BlockRef to = wanted_.find(*unit.module, edge.target);
         if (!to.valid()) {
@@ -545,7 +531,7 @@ class Builder {
         const auto it = ledger_.unarrived().find({member->id, link.block});
         if (it != ledger_.unarrived().end()) count -= it->second;
       }
-      enter(*unit.module, link.target, count);
+      enter(unit, link.target, count);
       if (count == 0 && any) continue;
       emit_edge(last_id(unit, link.block), block_id(to), profile::EdgeKind::kCall, count,
                 out_.blocks[last_id(unit, link.block)].source);
@@ -743,7 +729,6 @@ class Builder {
   UnitFlows flows_;
   LeftToCallers left_to_callers_;
   std::vector<uint64_t> entries_;  // by unit left to callers: by direct branches of those solved
-  std::set<uint32_t> circle_;      // units that would have to be solved before themselves
   std::vector<uint32_t> first_block_;  // by unit: number of its first block in the profile
   std::vector<uint32_t> procedure_;    // by unit
   bool has_renewals_ = false;          // some procedures have several

@@ -18,7 +18,7 @@ class Potentials {
   Potentials(const Unit& unit, const std::vector<uint64_t>& sizes,
              const std::vector<uint64_t>& steps)
       : unit_(unit), sizes_(sizes), steps_(steps), graph_(make_graph(unit.procedure)) {
-    if (unit.from_callers) graph_.edges.back().role = placement::EdgeRole::kMeasured;
+    if (unit.left_to_callers()) graph_.edges.back().role = placement::EdgeRole::kMeasured;
     value_.assign(size_t{2} * graph_.node_count, 0);
     seen_.assign(value_.size(), false);
     index_arcs();
@@ -129,21 +129,18 @@ void InstructionWeights::begin_again() {
 void InstructionWeights::add_units() {
   const size_t known = halves_.size();
   halves_.resize(cache_.units().size());
-  LeftToCallers::Order order = left_to_callers_.callers_first();
-  std::ranges::reverse(order.units);
-  for (const uint32_t id : order.units) add_unit(cache_.unit(id));
-  for (const uint32_t id : order.circle) add_unit(cache_.unit(id));
+  std::vector<uint32_t> left = left_to_callers_.units();
+  std::ranges::reverse(left);
+  for (const uint32_t id : left) add_unit(cache_.unit(id));
   for (size_t id = known; id < halves_.size(); ++id) {
     const Unit& unit = *cache_.units()[id];
-    if (!unit.from_callers) add_unit(unit);
+    if (!unit.left_to_callers()) add_unit(unit);
   }
 }
 
 // What a direct branch to this address stands for besides; nothing, if its unit counts by itself.
 uint64_t InstructionWeights::of_entry(const Unit& from, LinkAddr target) const {
-  // What the program may replace has counters for all its branches.
-  if (!left_to_callers_.any() || from.replaceable) return 0;
-  const Unit* to = left_to_callers_.at(*from.module, target);
+  const Unit* to = left_to_callers_.entered_by(from, target);
   return to == nullptr ? 0 : halves_[to->id].entry;
 }
 
@@ -165,7 +162,7 @@ void InstructionWeights::add_unit(const Unit& unit) {
     halves.in.push_back(potentials.in(node));
     halves.out.push_back(potentials.out(node));
   }
-  if (unit.from_callers) {
+  if (unit.left_to_callers()) {
     halves.entry = halves.out[exit] - halves.in[unit.procedure.entry_block];
   }
   for (uint32_t b = 0; b < exit; ++b) {

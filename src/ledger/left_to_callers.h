@@ -1,9 +1,10 @@
 // Units that leave it to their callers to say how often they were entered (cache/entry_callers.h).
 //
 // A direct branch to the entry of such a unit adds to its entries what the branch's block or edge
-// came to, but for what has counters of its own (`LinkPair`): so all that branch there are solved
-// first.  Which unit that is follows from the address alone: there is but one of them at each, and
-// branches to any other that begins there have counters.
+// came to, but for what has counters of its own (`LinkPair`): that is all of it if the branch's
+// unit is of the same rank or a higher one, so units can be solved by rising rank.  Which unit it
+// is follows from the address alone: there is but one of them at each, and branches to any other
+// that begins there have counters.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +20,17 @@ class LeftToCallers {
   explicit LeftToCallers(const Translated& translated);
 
   bool any() const { return !units_.empty(); }
-  // The unit that direct branches to this address enter, and that leaves it to them to say how
-  // often; nullptr if it is none.
-  const Unit* at(const Module& module, LinkAddr address) const {
-    if (units_.empty()) return nullptr;
-    const uint32_t* found = by_entry_.find(module.key_of(address));
-    return found == nullptr ? nullptr : &translated_->unit(*found);
+  // The unit whose entries a direct branch of `from` to this address counts for; nullptr if there
+  // is none, or all such branches of this unit have counters.
+  const Unit* entered_by(const Unit& from, LinkAddr target) const {
+    if (units_.empty() || from.replaceable) return nullptr;
+    const uint32_t* found = by_entry_.find(from.module->key_of(target));
+    if (found == nullptr) return nullptr;
+    const Unit& to = translated_->unit(*found);
+    return from.rank < to.rank ? &to : nullptr;
   }
-  struct Order {
-    std::vector<uint32_t> units;   // callers in front of those that they call
-    std::vector<uint32_t> circle;  // that would have to be solved before themselves: a bad record
-  };
-  Order callers_first() const;
+  // By rising rank: callers in front of those whose entries they count for.
+  const std::vector<uint32_t>& units() const { return units_; }
 
  private:
   const Translated* translated_;

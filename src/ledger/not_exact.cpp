@@ -67,11 +67,4 @@ void name_impossible(profile::Profile& profile) {
   }
 }
 
-void name_circle(const Unit& unit, std::vector<profile::Issue>& issues) {
-  issues.push_back({place_of(unit, unit.procedure.entry),
-                    "how often this procedure was entered was left to its callers, and it leads to "
-                    "itself; its counts are not known",
-                    1});
-}
-
 }  // namespace tally::engine

@@ -24,8 +24,4 @@ void name_shared_landings(const Unit& unit, const placement::Solution& solution,
 // known.
 void name_impossible(profile::Profile& profile);
 
-// Of a unit that leaves it to its callers how often it was entered (left_to_callers.h), and is its
-// own caller.
-void name_circle(const Unit& unit, std::vector<profile::Issue>& issues);
-
 }  // namespace tally::engine

@@ -93,7 +93,7 @@ def fnv(content):
 
 class Record:
     """The file that is left, as far as weights go (src/cache/recall.cpp)."""
-    WEIGHED = struct.Struct("<IIQIB")
+    WEIGHED = struct.Struct("<IIQIBI")
     RETURNS = 12  # bytes
 
     def __init__(self, content):
@@ -186,6 +186,19 @@ for name, steps in (("all alike", b"\x07" * count),
     same(f"steps {name}", first, nonsense)
     if nonsense.weighed == 0:
         complain(f"steps {name}: not read")
+# Whoever leaves its entries to whom: others than those that the run before has found fit.
+record = Record(content)
+count = len(record.weighed)
+for name, ranks in (("all alike", [5] * count), ("in a row", range(1, count + 1)),
+                    ("the other way round", range(count, 0, -1)),
+                    ("at random", [number * 7919 % 5 for number in range(count)])):
+    for one, rank in zip(record.weighed, ranks):
+        one[5] = rank
+    kept.write_bytes(record.encoded())
+    ranked = Run("100000", "1000", "fork")
+    same(f"ranks {name}", alone, ranked)
+    if ranked.fact("procedures_left_to_callers") < 10:
+        complain(f"ranks {name}: not read")
 for one in record.weighed:
     one[3] += 1
 kept.write_bytes(record.encoded())

@@ -52,7 +52,7 @@ Original original() {
     const auto edges = static_cast<uint32_t>(p.edges.size());
     r.asked.push_back({i % 2, 0, p.entry.value()});
     r.led.push_back({i % 2, 1, p.entry.value(), 0x2000});
-    r.weighed.push_back({i % 2, shape_of(p), p.entry.value(), edges, 9});
+    r.weighed.push_back({i % 2, shape_of(p), p.entry.value(), edges, 9, i % 3 == 0, i % 5});
     for (uint32_t e = 0; e < edges; ++e) r.steps.push_back(static_cast<uint8_t>(e % 7 * (e % 40)));
   }
   r.entered = {{1, 0x2345}};

@@ -90,6 +90,27 @@ TEST_F(CachePlan, SparingTheFlagsWeighsThreeTimes) {
   EXPECT_EQ(counted_blocks(kFourTimes), (std::vector{false, true}));
 }
 
+// xor eax, eax; loop: inc eax; cmp eax, edi; jne loop; ret: a loop's ways round tell its ways out
+// if the number of entries is known, and a straight line tells nothing new.
+TEST_F(CachePlan, WhoseEntriesAreKnownHasACounterLess) {
+  MeasuredWeights known;
+  known.from_callers = true;
+  discover({0x31, 0xc0, 0xc3});
+  EXPECT_EQ(counted(plan(PlacementKind::kEdges, {}).block_counter), (std::vector{true}));
+  EXPECT_EQ(counted(plan(PlacementKind::kEdges, known).block_counter), (std::vector{false}));
+  discover({0x31, 0xc0, 0xff, 0xc0, 0x39, 0xf8, 0x75, 0xfa, 0xc3});
+  ASSERT_EQ(procedure_.blocks.size(), 3u);
+  const auto counters = [&](const MeasuredWeights& measured) {
+    uint32_t count = 0;
+    const translate::Plan placed = plan(PlacementKind::kEdges, measured);
+    for (const bool one : counted(placed.block_counter)) count += one ? 1 : 0;
+    for (const bool one : counted(placed.edge_counter)) count += one ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(counters({}), 2u);
+  EXPECT_EQ(counters(known), 1u);
+}
+
 // Those who ask for the weights of another run want the fewest increments.
 TEST_F(CachePlan, ExactWeightsStay) {
   discover({0x53, 0x31, 0xff, 0xe8, 0x00, 0x10, 0x00, 0x00, 0x5b, 0xc3});

@@ -18,7 +18,8 @@ Recollection example() {
   r.asked = {{0, 0, 0x1000}, {1, 2, 0xffff'ffff'ffff'fff0}, {0, 1, 0x1010}};
   r.entered = {{1, 0x2345}};
   r.led = {{0, 1, 0x1004, 0x2000}, {1, 1, 1, 2}};
-  r.weighed = {{0, 0xfedc, 0x1000, 3, 17}, {1, 1, 0xffff'ffff'ffff'fff0, 700, 64}};
+  r.weighed = {{0, 0xfedc, 0x1000, 3, 17, true, 0x12345678},
+               {1, 1, 0xffff'ffff'ffff'fff0, 700, 64}};
   r.steps = {255, 0, 4};
   r.steps.resize(703, 0);
   r.steps[500] = 9;
