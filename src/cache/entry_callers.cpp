@@ -8,15 +8,10 @@ namespace tally::engine {
 
 namespace {
 
-struct Way {
-  uint32_t to = 0;
-  uint64_t times = 0;
-};
-using Ways = std::vector<std::vector<Way>>;  // by procedure
-
 // Procedures in such an order that few ways lead back.
 class Order {
  public:
+  using Ways = EntryCallers::Ways;
   explicit Order(const Ways& ways) : ways_(ways), part_(ways.size(), 0), at_(ways.size()) {
     std::vector<uint32_t> all(ways.size());
     for (uint32_t i = 0; i < all.size(); ++i) all[i] = i;
@@ -69,7 +64,7 @@ class Order {
       const uint32_t node = open_.back();
       At& at = at_[node];
       if (at.next < ways_[node].size()) {
-        const Way& way = ways_[node][at.next++];
+        const EntryCallers::Way& way = ways_[node][at.next++];
         if (way.times < least || part_[way.to] != part_[node]) continue;
         if (at_[way.to].number == 0) {
           enter(way.to);
@@ -109,47 +104,69 @@ void EntryCallers::add(uint32_t module, uint64_t entry, bool may, uint64_t entri
   procedures_.push_back({module, entry, may, entries, branches_.size()});
 }
 
-std::vector<uint32_t> EntryCallers::ranks() const {
+// Those that may, and what all lead to.  Of several at one address callers could not tell which
+// they enter.
+EntryCallers::Graph EntryCallers::graph() const {
   std::vector<std::pair<std::pair<uint32_t, uint64_t>, uint32_t>> by_entry;
+  Graph graph;
   for (uint32_t i = 0; i < procedures_.size(); ++i) {
     by_entry.push_back({{procedures_[i].module, procedures_[i].entry}, i});
+    graph.may.push_back(procedures_[i].may);
   }
   std::ranges::sort(by_entry);
-  std::vector<bool> may(procedures_.size());
-  for (uint32_t i = 0; i < may.size(); ++i) may[i] = procedures_[i].may;
   for (size_t i = 1; i < by_entry.size(); ++i) {
-    // Callers could not tell them apart.
     if (by_entry[i - 1].first != by_entry[i].first) continue;
-    may[by_entry[i - 1].second] = may[by_entry[i].second] = false;
+    graph.may[by_entry[i - 1].second] = graph.may[by_entry[i].second] = false;
   }
-  Ways ways(procedures_.size());
+  graph.ways.resize(procedures_.size());
   size_t b = 0;
   for (uint32_t i = 0; i < procedures_.size(); ++i) {
     for (; b < procedures_[i].branches_end; ++b) {
       const std::pair entry{procedures_[i].module, branches_[b].target};
       const auto to = std::ranges::lower_bound(by_entry, std::pair{entry, uint32_t{0}});
       if (to == by_entry.end() || to->first != entry) continue;
-      ways[i].push_back({to->second, branches_[b].times});
+      graph.ways[i].push_back({to->second, branches_[b].times});
     }
   }
-  const Order order(ways);
-  // From the last to the first: it is known then which ways lead back and need a counter.
-  std::vector<uint32_t> ranks(procedures_.size(), 0);
-  std::vector<uint64_t> back(procedures_.size(), 0);
-  std::vector<uint32_t> place(procedures_.size());
-  for (uint32_t i = 0; i < place.size(); ++i) place[order.result()[i]] = i;
-  for (size_t i = place.size(); i-- > 0;) {
-    const uint32_t one = order.result()[i];
-    uint64_t counted = back[one];
-    for (const Way& way : ways[one]) {
-      if (way.to == one) counted += way.times;
+  return graph;
+}
+
+// Who leaves entries to callers if ways lead back that do so from a later procedure of the order.
+// From the last to the first: it is known then which these are.
+std::vector<bool> EntryCallers::choose(const Graph& graph, std::span<const uint32_t> order,
+                                       std::span<const uint32_t> place) const {
+  std::vector<bool> left(procedures_.size(), false);
+  std::vector<uint64_t> counted(procedures_.size(), 0);  // by ways back
+  for (size_t i = order.size(); i-- > 0;) {
+    const uint32_t one = order[i];
+    for (const Way& way : graph.ways[one]) {
+      if (way.to == one) counted[one] += way.times;
     }
     // A counter for each of them, where one more edge of the procedure needs none.
     constexpr uint64_t kWorthIt = 2;
-    if (!may[one] || counted * kWorthIt > procedures_[one].entries) continue;
-    ranks[one] = static_cast<uint32_t>(i + 1);
-    for (const Way& way : ways[one]) {
-      if (place[way.to] < i) back[way.to] += way.times;
+    if (!graph.may[one] || counted[one] * kWorthIt > procedures_[one].entries) continue;
+    left[one] = true;
+    for (const Way& way : graph.ways[one]) {
+      if (place[way.to] < i) counted[way.to] += way.times;
+    }
+  }
+  return left;
+}
+
+std::vector<uint32_t> EntryCallers::ranks() const {
+  const Graph graph = this->graph();
+  const std::vector<uint32_t> order = Order(graph.ways).result();
+  std::vector<uint32_t> place(order.size());
+  for (uint32_t i = 0; i < place.size(); ++i) place[order[i]] = i;
+  const std::vector<bool> left = choose(graph, order, place);
+  // As low as can be, so that many have the same.
+  std::vector<uint32_t> ranks(order.size(), 0);
+  for (const uint32_t one : order) {
+    if (!left[one]) continue;
+    ranks[one] = std::max(ranks[one], 1u);
+    for (const Way& way : graph.ways[one]) {
+      const bool ahead = place[way.to] > place[one] && left[way.to];
+      if (ahead) ranks[way.to] = std::max(ranks[way.to], ranks[one] + 1);
     }
   }
   return ranks;

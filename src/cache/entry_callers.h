@@ -60,7 +60,20 @@ class EntryCallers {
   // For each that was added, in that order, its rank; 0: it counts for itself.
   std::vector<uint32_t> ranks() const;
 
+  struct Way {  // to another that was added
+    uint32_t to = 0;
+    uint64_t times = 0;
+  };
+  using Ways = std::vector<std::vector<Way>>;  // by procedure
+
  private:
+  struct Graph {
+    std::vector<bool> may;
+    Ways ways;
+  };
+  Graph graph() const;
+  std::vector<bool> choose(const Graph& graph, std::span<const uint32_t> order,
+                           std::span<const uint32_t> place) const;
   struct Procedure {
     uint32_t module = 0;
     uint64_t entry = 0;

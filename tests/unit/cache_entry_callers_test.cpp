@@ -84,7 +84,6 @@ TEST(EntryCallers, WhoeverDoesNotLeadToItselfAsksAndNeedsNoCounter) {
       size_t alike = 0;
       for (size_t other = 0; other < count; ++other) {
         alike += all[other].module == all[i].module && all[other].entry == all[i].entry ? 1 : 0;
-        EXPECT_TRUE(ranks[i] == 0 || other == i || ranks[i] != ranks[other]) << round;
       }
       const bool may = all[i].may && alike == 1;
       EXPECT_TRUE(may || ranks[i] == 0) << round << ": " << i;
