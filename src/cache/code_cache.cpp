@@ -228,11 +228,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   unit->weighed = known->weighed;
   unit->confirmed = known->confirmed;
   unit->rank = known->rank;
-  unit->counts_branches = is_left_to_callers(module, unit->procedure.entry);
-  if (unit->left_to_callers()) {
-    left_to_callers_.insert(module.key_of(unit->procedure.entry));
-    stats_.left_to_callers += 1;
-  }
+  take_entry(*unit);
   unit->area = module.area;
   TRY(emit(*unit, known->procedure, *module.area));
   register_unit(*unit, *module.area);
@@ -288,18 +284,24 @@ std::shared_ptr<const KnownProcedure> CodeCache::find_procedure(Unit& unit,
   return fresh;
 }
 
-// Of two units that begin at one address the callers' counts are the sum, so it is the first only,
-// and branches to the others have counters.
-bool CodeCache::is_left_to_callers(const Module& module, LinkAddr entry) const {
-  return left_to_callers_.contains(module.key_of(entry));
-}
-
 // Whether counters may be placed as they are in `procedure`, where the number of entries is known.
+// Of units that begin at one address callers count the sum.
 bool CodeCache::may_be_placed(const Unit& unit, const KnownProcedure& procedure) const {
   if (procedure.rank == 0) return true;
   return optimizations_.has(Optimization::kCallers) && kept_ == nullptr && !unit.replaceable &&
          !unit.open_calls && !unit.checked &&
-         !is_left_to_callers(*unit.module, procedure.procedure.entry);
+         entries_.find(unit.module->key_of(procedure.procedure.entry)) == nullptr;
+}
+
+// Where the first unit at an address leaves its entries to callers, branches to others there have
+// counters.
+void CodeCache::take_entry(Unit& unit) {
+  const uint64_t key = unit.module->key_of(unit.procedure.entry);
+  const EntryOf* first = entries_.find(key);
+  unit.counts_branches = first != nullptr && *first == EntryOf::kLeftToCallers;
+  if (first != nullptr) return;
+  entries_.set(key, unit.left_to_callers() ? EntryOf::kLeftToCallers : EntryOf::kCounts);
+  if (unit.left_to_callers()) stats_.left_to_callers += 1;
 }
 
 void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {

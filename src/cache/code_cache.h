@@ -32,7 +32,6 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/flat_map.h"
@@ -88,6 +87,7 @@ struct CacheStats {
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
   uint64_t left_to_callers = 0;  // units whose entries their callers count (entry_callers.h)
+  uint64_t rests = 0;            // indirect branches with a target that is not counted (rest.cpp)
   uint64_t renewed = 0;          // units that others stand for, with this run's own weights ...
   uint64_t paired_late = 0;      // ... and of them, those whose returns no longer jump
   uint64_t sealed = 0;           // branches through pointers that last, which are not compared ...
@@ -201,8 +201,11 @@ class CodeCache : public Translated {
 
   // What an earlier run has left; before anything is translated.
   void set_recollection(Recollection recollection);
-  // What this run leaves, from the sums of its counters, but for weights.
+  // What this run leaves, from the sums of its counters, but for weights and ...
   Recollected recollect(const std::vector<uint64_t>& counters) const;
+  // ... where indirect branches led: when all is solved, with the counts of those without a
+  // counter.
+  void recollect_led(const std::vector<uint64_t>& counters, Recollected& left) const;
   // Those of an earlier run, or nullptr; before anything is translated.
   void set_weights(std::shared_ptr<const EdgeWeights> weights) { weights_ = std::move(weights); }
   const std::shared_ptr<const EdgeWeights>& weights() const { return weights_; }
@@ -360,14 +363,23 @@ class CodeCache : public Translated {
                                                        LinkAddr address, KnownProcedures* shared);
   // Whether of the module's code anything is on record.
   static bool is_recalled(const Module& module);
+  static bool is_lasting(const Unit& unit);
   bool may_be_found(const Unit& unit, const cfg::DiscoverRequest& request) const;
   bool reread(const Unit& unit, const ProcedureKey& key);
   void place(const Unit& unit, KnownProcedure& procedure);
   std::vector<bool> perhaps_executed(
       const std::vector<uint64_t>& counters,
       const std::function<bool(const Unit& unit)>& is_executed_itself) const;
-  bool is_left_to_callers(const Module& module, LinkAddr entry) const;
+  void take_entry(Unit& unit);
   bool may_be_placed(const Unit& unit, const KnownProcedure& procedure) const;
+  // See rest.cpp.
+  enum class MayBeRest : uint8_t { kNo, kYes };
+  bool is_alone(const SiteState& state) const;
+  bool may_be_rest(const SiteState& state, BlockRef to) const;
+  static uint64_t key_of_site(uint32_t module, uint64_t block);
+  void note_most_led();
+  bool is_most_led(const Recollection::Led& led) const;
+  CacheAddr way_behind(const SiteState& state, CacheAddr stub) const;
   EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
   void number_probes(Unit& unit, const KnownProcedure& known);
   Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
@@ -457,8 +469,9 @@ class CodeCache : public Translated {
   void join_waiting(TargetAddr entry, BlockRef to);
   bool link_is_call(uint32_t link_id) const;
   void add_landing(BlockRef ref, CacheAddr code);
-  Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to);
-  CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref);
+  Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to, MayBeRest may);
+  CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref,
+                      MayBeRest may = MayBeRest::kYes);
   void make_known(TargetAddr target, BlockRef to);
   BlockRef block_beginning_at(CacheAddr code) const;  // invalid if branches enter none there
   CacheAddr known_way(BlockRef to) const;
@@ -552,6 +565,7 @@ class CodeCache : public Translated {
   std::vector<Recollection::Led> waiting_led_;  // those of it that wait for a module
   std::shared_ptr<const EdgeWeights> weights_;
   std::unique_ptr<FoundProcedures> found_;
+  std::unordered_map<uint64_t, uint32_t> most_led_from_;  // by site: index of its last `led`
   std::unordered_map<uint64_t, uint32_t> most_led_;  // by where it leads: index of its last `led`
   std::vector<const Module*> recalled_;              // by its modules: those that have been made
   std::vector<uint32_t> fresh_;                      // units made since the last `translate_ahead`
@@ -601,7 +615,8 @@ class CodeCache : public Translated {
     uint32_t link = 0;
     CacheAddr led_to;
   };
-  std::unordered_set<uint64_t> left_to_callers_;  // by Module::key_of: entries of such units
+  enum class EntryOf : uint8_t { kCounts, kLeftToCallers };
+  FlatMap<EntryOf> entries_;  // by Module::key_of: the first unit that begins there
   std::unordered_map<uint32_t, std::vector<Shortcut>> shortcuts_;  // by the linkage stub's site
   uint32_t next_table_ = translate::tables::kHashTables;
   uint32_t next_block_ = 0;

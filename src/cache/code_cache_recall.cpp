@@ -32,6 +32,11 @@ bool CodeCache::is_recalled(const Module& module) {
          module.image->build_id().size() <= RecallFolder::kBuildIdBytesMax;
 }
 
+// Whether a unit may be on record.
+bool CodeCache::is_lasting(const Unit& unit) {
+  return !unit.dead && !unit.replaceable && is_recalled(*unit.module);
+}
+
 // A guess must leave room for what is asked for.
 bool CodeCache::has_room_for_guesses() const {
   return next_counter_ < tcb::kCountersMax / 2 && check_room();
@@ -42,6 +47,7 @@ void CodeCache::set_recollection(Recollection recollection) {
   waiting_led_ = recollection_.led;
   recalled_.assign(recollection_.modules.size(), nullptr);
   note_led();
+  note_most_led();
 }
 
 // Placed now or by another image run of the session: any placement counts exactly.
@@ -199,7 +205,7 @@ void CodeCache::recall_pairs() {
     if (!may_join(state, target)) continue;
     const size_t before = state.pairs.size();
     if (state.site.call) enter_landing({state.unit, state.site.block});
-    join_pair(site->second, target, ref);
+    join_pair(site->second, target, ref, is_most_led(led) ? MayBeRest::kYes : MayBeRest::kNo);
     if (state.pairs.size() > before) state.pairs.back().recalled = true;
   }
   waiting_led_ = std::move(waiting);
@@ -246,7 +252,7 @@ std::vector<bool> CodeCache::perhaps_executed(
     const std::vector<uint64_t>& counters,
     const std::function<bool(const Unit& unit)>& is_executed_itself) const {
   std::vector<bool> result(units_.size(), false);
-  if (left_to_callers_.empty()) return result;
+  if (stats_.left_to_callers == 0) return result;
   const auto enter = [&](uint32_t counter, BlockRef to) {
     if (counters[counter] != 0) result[to.unit] = true;
   };
@@ -267,12 +273,19 @@ std::vector<bool> CodeCache::perhaps_executed(
   while (!executed.empty()) {
     const Unit& unit = *units_[executed.back()];
     executed.pop_back();
-    unit.for_each_branch_out([&](LinkAddr target) {
-      const auto found = at.find(unit.module->key_of(target));
+    const auto lead_to = [&](uint64_t key) {
+      const auto found = at.find(key);
       if (found == at.end() || result[found->second]) return;
       result[found->second] = true;
       executed.push_back(found->second);
-    });
+    };
+    unit.for_each_branch_out([&](LinkAddr target) { lead_to(unit.module->key_of(target)); });
+    for (const SiteState& site :
+         std::span(sites_).subspan(unit.first_site, unit.code.sites.size())) {
+      if (!site.rest) continue;
+      const Unit& to = *units_[site.pairs[*site.rest].to.unit];
+      lead_to(to.module->key_of(to.procedure.entry));
+    }
   }
   return result;
 }
@@ -301,9 +314,6 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
     const Unit* one = &unit;
     while (!is_executed_itself(*one) && one->renews) one = units_[*one->renews].get();
     return is_executed_itself(*one);
-  };
-  const auto is_lasting = [](const Unit& unit) {
-    return !unit.dead && !unit.replaceable && is_recalled(*unit.module);
   };
   Recollected left;
   left.module_of.resize(units_.size());
@@ -336,6 +346,21 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
     entered.insert({number_of(*to.module), to.address_of(pair.to.block).value()});
   }
   result.entered.assign(entered.begin(), entered.end());
+  left.keeps_vain = keeps_vain;
+  return left;
+}
+
+// Which targets indirect branches had; `counters` with those that did not count filled in.
+void CodeCache::recollect_led(const std::vector<uint64_t>& counters, Recollected& left) const {
+  Recollection& result = left.what;
+  std::map<std::string, uint32_t> numbers;
+  for (const std::string& id : result.modules) numbers.emplace(id, numbers.size());
+  const auto number_of = [&](const Module& module) {
+    const std::string& id = module.image->build_id();
+    const auto [it, fresh] = numbers.try_emplace(id, result.modules.size());
+    if (fresh) result.modules.push_back(id);
+    return it->second;
+  };
   const TimesLed before = times_led_before_renewals(counters);
   const auto times_before = [&](const SiteState& state, const Pair& pair) -> uint64_t {
     if (before.empty()) return 0;
@@ -350,7 +375,8 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
     for (const Pair& pair : state.pairs) {
       const Unit& to = *units_[pair.to.unit];
       const uint64_t times = counters[pair.counter] + times_before(state, pair);
-      if (pair.cut || !is_lasting(to) || (times == 0 && !(keeps_vain && pair.recalled))) continue;
+      if (pair.cut || !is_lasting(to) || (times == 0 && !(left.keeps_vain && pair.recalled)))
+        continue;
       led.push_back(
           {times,
            {number_of(*unit.module), number_of(*to.module),
@@ -360,8 +386,7 @@ Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   std::stable_sort(led.begin(), led.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [times, one] : led) result.led.push_back(one);
-  left.news = !keeps_vain || has_news(result);
-  return left;
+  left.news = !left.keeps_vain || has_news(result);
 }
 
 }  // namespace tally::engine

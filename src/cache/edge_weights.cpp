@@ -126,7 +126,8 @@ std::vector<uint64_t> counts_of_edges(const cfg::Procedure& procedure,
   return result;
 }
 
-void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) {
+void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution,
+                         const std::vector<LedMost>& led) {
   if (unit.id >= left_.module_of.size() || !left_.module_of[unit.id]) return;
   const cfg::Procedure& procedure = unit.procedure;
   const std::vector<uint64_t> counts = counts_of_edges(procedure, solution);
@@ -157,10 +158,14 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
                           static_cast<uint32_t>(counts.size()), std::max(bits, known_bits),
                           confirmed, 0});
   const bool stays = !unit.replaceable && !unit.open_calls && !unit.checked;
-  const bool plain = !procedure.edges.empty() && unit.plan.events.empty();
+  const bool leads_on = procedure.blocks[procedure.entry_block].end == isa::Flow::kIndirectJump;
+  const bool plain = (!procedure.edges.empty() || leads_on) && unit.plan.events.empty();
   const uint64_t entries = solution.edges[procedure.edges.size()].value;
   callers_.add(module, procedure.entry.value(), stays && plain, entries,
                branches_of(unit, solution));
+  weighed_as_.resize(std::max<size_t>(weighed_as_.size(), unit.id + size_t{1}), 0);
+  weighed_as_[unit.id] = static_cast<uint32_t>(what.weighed.size());
+  for (const LedMost& to : led) led_.push_back({weighed_as_[unit.id] - 1, to});
   // Those that are known stay where others are no better: what was placed by them is known, too.
   if (bits > known_bits || (bits == known_bits && !as_known)) {
     append_steps(counts, heaviest, what.steps);
@@ -170,6 +175,10 @@ void WeightsToLeave::add(const Unit& unit, const placement::Solution& solution) 
 }
 
 void WeightsToLeave::settle() {
+  for (const Led& led : led_) {
+    const uint32_t to = led.to.unit < weighed_as_.size() ? weighed_as_[led.to.unit] : 0;
+    if (to != 0) callers_.lead(led.from, to - 1, led.to.times);
+  }
   const std::vector<uint32_t> ranks = callers_.ranks();
   CHECK(ranks.size() == left_.what.weighed.size()) << "weights of " << ranks.size();
   for (size_t i = 0; i < ranks.size(); ++i) left_.what.weighed[i].rank = ranks[i];

@@ -81,6 +81,12 @@ class EdgeWeights {
   std::map<std::string, FlatMap<uint32_t>> by_entry_;
 };
 
+// Where an indirect branch has led most: the entry of a unit.
+struct LedMost {
+  uint32_t unit = 0;
+  uint64_t times = 0;
+};
+
 // Adds weights to what is left, one unit after the other, as their counts become known.
 class WeightsToLeave {
  public:
@@ -88,7 +94,8 @@ class WeightsToLeave {
   WeightsToLeave(Recollected& left, const EdgeWeights* before) : left_(left), before_(before) {}
 
   // `solution`: of the procedure's edges first, in its order.
-  void add(const Unit& unit, const placement::Solution& solution);
+  void add(const Unit& unit, const placement::Solution& solution,
+           const std::vector<LedMost>& led = {});
   // When all are added and will be left: says which of them leave their entries to callers.
   void settle();
   // Whether what was not known makes a difference.
@@ -103,7 +110,13 @@ class WeightsToLeave {
 
   Recollected& left_;
   const EdgeWeights* before_;
-  EntryCallers callers_;          // of all weighed ones
+  EntryCallers callers_;              // of all weighed ones
+  std::vector<uint32_t> weighed_as_;  // by unit: its number in `left_`, from 1 on
+  struct Led {
+    uint32_t from = 0;  // number, from 1 on
+    LedMost to;
+  };
+  std::vector<Led> led_;
   double total_ = 0, fresh_ = 0;  // executions of edges: all, and those without good weights
   double ran_ = 0, turned_ = 0;   // procedures: all that ran, those confirmed or no longer so
 };

@@ -128,6 +128,7 @@ EntryCallers::Graph EntryCallers::graph() const {
       graph.ways[i].push_back({to->second, branches_[b].times});
     }
   }
+  for (const Led& led : led_) graph.ways[led.from].push_back(led.way);
   return graph;
 }
 
@@ -140,14 +141,14 @@ std::vector<bool> EntryCallers::choose(const Graph& graph, std::span<const uint3
   for (size_t i = order.size(); i-- > 0;) {
     const uint32_t one = order[i];
     for (const Way& way : graph.ways[one]) {
-      if (way.to == one) counted[one] += way.times;
+      if (way.to == one && !way.by_pointer) counted[one] += way.times;
     }
     // A counter for each of them, where one more edge of the procedure needs none.
     constexpr uint64_t kWorthIt = 2;
     if (!graph.may[one] || counted[one] * kWorthIt > procedures_[one].entries) continue;
     left[one] = true;
     for (const Way& way : graph.ways[one]) {
-      if (place[way.to] < i) counted[way.to] += way.times;
+      if (place[way.to] < i && !way.by_pointer) counted[way.to] += way.times;
     }
   }
   return left;

@@ -21,6 +21,9 @@
 //     f (rank 1) <--> g (rank 2)            g's call of f has a counter, f's of g has none
 //     h --> h                               has a counter; h counts for itself if it is taken often
 //
+// Indirect branches have counters for each target but one, which enters as it is under the same
+// condition (rest.cpp), so ways to where they lead most are in the order as well.
+//
 // Where procedures lead to each other, the branches between them that were taken least are those
 // with counters.  The parts that lead to each other whatever was taken are ordered first; within
 // such a part, branches that were never taken are left out, then those that were taken less than 4
@@ -57,12 +60,19 @@ class EntryCallers {
   // it.
   void add(uint32_t module, uint64_t entry, bool may, uint64_t entries,
            std::span<const Branch> branches);
+  // Of two that were added, by their numbers from 0 on: an indirect branch of the one leads to the
+  // other most.  It enters as it is if the ranks are so (rest.cpp), and has a counter otherwise, as
+  // ever.
+  void lead(uint32_t from, uint32_t to, uint64_t times) {
+    led_.push_back({from, {to, times, true}});
+  }
   // For each that was added, in that order, its rank; 0: it counts for itself.
   std::vector<uint32_t> ranks() const;
 
   struct Way {  // to another that was added
     uint32_t to = 0;
     uint64_t times = 0;
+    bool by_pointer = false;
   };
   using Ways = std::vector<std::vector<Way>>;  // by procedure
 
@@ -81,6 +91,11 @@ class EntryCallers {
     uint64_t entries = 0;
     size_t branches_end = 0;  // in `branches_`, behind those of the one before
   };
+  struct Led {
+    uint32_t from = 0;
+    Way way;
+  };
+  std::vector<Led> led_;
   std::vector<Procedure> procedures_;
   std::vector<Branch> branches_;
 };

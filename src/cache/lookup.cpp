@@ -294,7 +294,7 @@ Result<CacheAddr> CodeCache::take_return(TargetAddr target) {
 
 // ---- indirect branches -------------------------------------------------------------------------
 
-Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
+Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to, MayBeRest may) {
   allow_for_entry_at(to);
   const Unit& destination = *units_[to.unit];
   Area& area = *units_[state.unit]->area;
@@ -302,15 +302,18 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to) {
   Pair pair;
   pair.target = target;
   pair.to = to;
-  pair.counter = allocate_counter(expected_of(to));
+  pair.rest = may == MayBeRest::kYes && may_be_rest(state, to);
+  pair.counter = allocate_counter(pair.rest ? Expected::kSeldom : expected_of(to));
   const bool inside = to.unit == state.unit && !state.site.call;
   const auto index = static_cast<uint32_t>(state.pairs.size());
+  if (pair.rest) state.rest = index;
+  stats_.rests += pair.rest ? 1 : 0;
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kPair, site_id, index};
   const auto emit = [&](auto& as, Ends ends) {
     const Whereabouts at = inside ? Whereabouts{} : whereabouts(to, !state.site.call);
     const CacheAddr entry = destination.entry_of(to);
     const CacheAddr next = state.site.miss_stub;
-    const uint32_t counter = counted(pair.counter);
+    const uint32_t counter = pair.rest ? kCountNothing : counted(pair.counter);
     if (state.site.slot) return emit_sealed_stub(as, counter, flags_at(to), entry, next, at, ends);
     if (const auto& jump = state.site.unspilled) {
       return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump, at,
@@ -349,14 +352,14 @@ Result<CacheAddr> CodeCache::take_indirect(uint32_t site_id, TargetAddr target) 
 }
 
 // Leads from the site to a target; the way of a thread that is there, behind the comparison.
-CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref) {
+CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref, MayBeRest may) {
   SiteState& state = sites_[site_id];
   for (const Pair& pair : state.pairs) {
     // Another thread may have asked for the same pair a moment ago.
     if (!pair.cut && pair.target == target) return pair.stub.accept;
   }
   if (!may_join(state, target)) compare_always(site_id);
-  const Pair& pair = add_pair(state, target, ref);
+  const Pair& pair = add_pair(state, target, ref, may);
   const CacheAddr accept = pair.stub.accept;
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_field};
   lead_by_index(site_id);

@@ -34,11 +34,12 @@ enum class Optimization : uint8_t {
   kFronts,     // what leads to a block most lies in front of it, and falls into it (fronts.cpp)
   kNear,       // jumps inside a procedure take two bytes where that suffices (emit_unit.cpp)
   kCallers,    // how often a procedure was entered is left to its callers (entry_callers.h)
+  kRest,       // where an indirect branch leads most is what its other targets leave (rest.cpp)
 };
-inline constexpr std::array<std::string_view, 25> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",     "defer",  "shared", "joins",
-    "notes", "hashes", "flags",  "low32",   "paired",  "unspilled", "index",  "sealed", "through",
-    "found", "packed", "sparse", "asks",    "fronts",  "near",      "callers"};
+inline constexpr std::array<std::string_view, 26> kOptimizationNames = {
+    "ahead", "tables", "recall", "weights", "renewal", "order",     "defer",   "shared", "joins",
+    "notes", "hashes", "flags",  "low32",   "paired",  "unspilled", "index",   "sealed", "through",
+    "found", "packed", "sparse", "asks",    "fronts",  "near",      "callers", "rest"};
 
 // Those that are on.
 class Optimizations {

@@ -84,6 +84,7 @@ struct Recollection {
 struct Recollected {
   Recollection what;
   std::vector<std::optional<uint32_t>> module_of;  // by unit, of those that are on record
+  bool keeps_vain = false;                         // what was recalled in vain stays on record
   bool news = false;  // it is more than this run was told, or much less
 };
 

@@ -255,9 +255,14 @@ void CodeCache::repeat_pairs(const Unit& old, std::span<const uint64_t> counters
     // Who is at the old one goes on in the new unit.
     for (Pair& pair : before) pair.cut = true;
     std::ranges::stable_sort(pairs, {}, [&](const Pair& pair) {
+      if (pair.rest) return UINT64_MAX;
       return pair.counter < counters.size() ? counters[pair.counter] : 0;
     });
-    for (const Pair& pair : pairs) join_pair(id, pair.target, newest(pair.to));
+    for (size_t p = 0; p < pairs.size(); ++p) {
+      const bool likeliest = p + 1 == pairs.size();
+      join_pair(id, pairs[p].target, newest(pairs[p].to),
+                likeliest ? MayBeRest::kYes : MayBeRest::kNo);
+    }
     if (!pairs.empty() && sites_[id].site.call) enter_landing({unit.id, sites_[id].site.block});
   }
 }

@@ -13,7 +13,8 @@
 //     becomes
 //       push ...; jmp pair
 //
-// Who is in front of the counter is at the end of the stub's block, wherever it came from.  As soon
+// Who is in front of the counter is at the end of the stub's block, wherever it came from.  If
+// nothing is counted there (rest.cpp), they lead to the function itself.  As soon
 // as the pointer does not last, or has no target any more, the branches lead to the unit again.
 //
 // Not handled: stubs whose pointer can be written, which load and compare it first; blocks that
@@ -31,13 +32,24 @@ const SiteState* CodeCache::leads_on(BlockRef entry) const {
   return state != nullptr && state->site.alone ? state : nullptr;
 }
 
+// Where the stub of the site's only pair leads, if nothing is counted there.
+CacheAddr CodeCache::way_behind(const SiteState& state, CacheAddr stub) const {
+  if (!state.rest || state.pairs[*state.rest].cut) return stub;
+  const Pair& pair = state.pairs[*state.rest];
+  // Who branches to the linkage stub lies in its area; others may be out of reach.
+  const bool in_reach = units_[pair.to.unit]->area == units_[state.unit]->area;
+  const bool is_its = in_reach && stub == pair.stub.entry;
+  return is_its ? units_[pair.to.unit]->entry_of(pair.to) : stub;
+}
+
 // Where a direct branch to the entry of a procedure leads; not to the entry itself if all that is
 // there is done by now.
 CacheAddr CodeCache::way_through(uint32_t link_id, BlockRef entry) {
   const CacheAddr label = units_[entry.unit]->label(entry.block);
   const SiteState* state = leads_on(entry);
   if (state == nullptr) return label;
-  const CacheAddr to = state->chain.empty() ? label : state->chain.front().entry;
+  const CacheAddr to =
+      state->chain.empty() ? label : way_behind(*state, state->chain.front().entry);
   const auto site_id = static_cast<uint32_t>(state - sites_.data());
   shortcuts_[site_id].push_back({link_id, to});
   if (to != label) stats_.shortcuts += 1;
@@ -49,7 +61,7 @@ void CodeCache::lead_shortcuts(const SiteState& state, CacheAddr head) {
   const auto found = shortcuts_.find(static_cast<uint32_t>(&state - sites_.data()));
   if (found == shortcuts_.end()) return;
   const CacheAddr label = units_[state.unit]->label(state.site.block);
-  const CacheAddr to = head == state.site.miss_stub ? label : head;
+  const CacheAddr to = head == state.site.miss_stub ? label : way_behind(state, head);
   std::vector<Shortcut> kept;
   for (const Shortcut& shortcut : found->second) {
     const auto [unit, index] = links_[shortcut.link];

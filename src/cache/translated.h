@@ -121,6 +121,7 @@ struct Pair {
   translate::Stub stub;
   bool cut = false;       // the target was unmapped
   bool recalled = false;  // an earlier run has made it
+  bool rest = false;      // not counted: what the site's others leave (cache/rest.cpp)
 };
 
 // A table of the program's that a site's own index leads through (translate::IndexHead).
@@ -146,6 +147,7 @@ struct SiteState {
   uint32_t table_offset = 0;
   translate::HashKind hash = translate::HashKind::kBits4to11;
   std::unique_ptr<IndexTable> by_index;
+  std::optional<uint32_t> rest;  // of `pairs`, the one that is not counted
   bool leads_by_index() const {
     return by_index != nullptr && by_index->state == IndexTable::State::kLeads;
   }

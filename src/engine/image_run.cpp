@@ -489,13 +489,19 @@ void ImageRun::solve(profile::Profile& result) {
   if (!service_.generated().doubt().empty()) {
     ledger_.issue("changed code", service_.generated().doubt());
   }
+  std::vector<std::pair<uint32_t, uint64_t>> rests;  // by counters that did not count
   const PerfMap names = PerfMap::read(process_->pid());
-  build_profile({cache_, ledger_, counters, describe_modules(modules_),
-                 [&](const Unit& unit) { return procedure_name(unit, names); },
-                 [&](const Unit& unit, const placement::Solution& solution) {
-                   if (leaves) weights.add(unit, solution);
-                 }},
-                result);
+  build_profile(
+      {cache_, ledger_, counters, describe_modules(modules_),
+       [&](const Unit& unit) { return procedure_name(unit, names); },
+       [&](const Unit& unit, const placement::Solution& solution, const std::vector<LedMost>& led) {
+         if (leaves) weights.add(unit, solution, led);
+       },
+       [&](const Pair& pair, uint64_t times) { rests.emplace_back(pair.counter, times); }},
+      result);
+  for (const uint64_t value : counters) facts_.counter_increments += value;
+  for (const auto& [counter, times] : rests) counters[counter] = times;
+  if (leaves) cache_.recollect_led(counters, left);
   const Recollection::Returns returns = measure_returns(result);
   facts_.more.emplace_back("return_millibits", std::to_string(returns.millibits));
   left.what.returns = better_known(returns_before_, returns);
@@ -511,7 +517,6 @@ void ImageRun::solve(profile::Profile& result) {
   leave_found();
   totals_.add_rows(result, facts_.begun);
   facts_.counters = cache_.stats().counters;
-  for (uint64_t value : counters) facts_.counter_increments += value;
 }
 
 void ImageRun::collect(profile::Profile& result) {
@@ -551,6 +556,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_weighed", std::to_string(cache_.stats().weighed));
   run.more.emplace_back("procedures_left_to_callers",
                         std::to_string(cache_.stats().left_to_callers));
+  run.more.emplace_back("branches_with_rest", std::to_string(cache_.stats().rests));
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("procedures_paired_late", std::to_string(cache_.stats().paired_late));
   run.more.emplace_back("jumps_by_index", std::to_string(cache_.stats().indexed));

@@ -184,9 +184,14 @@ CallsMade Renewals::calls_of(const std::vector<Solved>& solved, const UnitFlows&
     }
     for (const SiteState* site : flows.sites_of(unit)) {
       if (!site->site.call) continue;
+      uint64_t rest = solution.nodes[site->site.block].value;
       for (const Pair& pair : site->pairs) {
-        times[{from, site->site.block, first_of(pair.to.unit)}] += counters[pair.counter];
+        const uint64_t led = pair.rest ? 0 : counters[pair.counter];
+        times[{from, site->site.block, first_of(pair.to.unit)}] += led;
+        rest -= std::min(rest, led);
       }
+      if (!site->rest) continue;
+      times[{from, site->site.block, first_of(site->pairs[*site->rest].to.unit)}] += rest;
     }
     made.branches[from] += static_cast<double>(branches_of(unit, solution));
   }

@@ -21,6 +21,7 @@
 
 #include "ledger/left_to_callers.h"
 #include "ledger/not_exact.h"
+#include "ledger/rests.h"
 #include "ledger/unit_flow.h"
 #include "ledger/wanted_blocks.h"
 
@@ -53,6 +54,7 @@ class Builder {
         request_(request),
         flows_(request.translated, request.ledger, request.counters),
         left_to_callers_(request.translated),
+        rests_(request.translated, request.ledger, flows_, request.counters),
         entries_(request.translated.units().size(), 0),
         out_(out) {}
 
@@ -222,7 +224,20 @@ class Builder {
     auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
     CHECK(solution.ok()) << "solving " << unit.module->path << "+" << unit.procedure.entry.value()
                          << ": " << solution.error().message;
+    rests_.settle(unit, *solution, equations.rest, out_.issues);
+    lead_on(unit);
     return std::move(*solution);
+  }
+
+  // Flow by indirect branches that is not counted.
+  void lead_on(const Unit& unit) {
+    for (const SiteState* site : flows_.sites_of(unit)) {
+      if (!site->rest) continue;
+      const Pair& pair = site->pairs[*site->rest];
+      const uint64_t times = rests_.times(*site, pair);
+      entries_[pair.to.unit] += times;
+      if (request_.rest) request_.rest(pair, times);
+    }
   }
 
   // Calls in code that is replaced may come back to the code that replaced it: more returns than
@@ -281,7 +296,8 @@ class Builder {
   void build_procedure(const Members& members) {
     const Unit& unit = *members.front();
     const placement::Solution solution = solve_all(members);
-    if (request_.solved) request_.solved(*members.back(), solution);
+    if (request_.solved)
+      request_.solved(*members.back(), solution, rests_.led_most(*members.back()));
     const size_t first_edge = out_.edges.size();
     add_procedure(members, solution);
     for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) add_block(members, b, solution);
@@ -317,7 +333,7 @@ class Builder {
           const bool leaves =
               !site->site.call && pair.to.unit != unit->id && cache_.is_entry(pair.to);
           if (leaves && procedure_[pair.to.unit] == procedure_[unit->id])
-            sum += counter(pair.counter);
+            sum += rests_.times(*site, pair);
         }
       }
     }
@@ -512,7 +528,8 @@ class Builder {
           emit_edge(
               last_id(*member, site->site.block), block_id(pair.to),
               site->site.call ? profile::EdgeKind::kIndirectCall : profile::EdgeKind::kIndirectJump,
-              counter(pair.counter), CountSource::kMeasured);
+              rests_.times(*site, pair),
+              pair.rest ? CountSource::kDerived : CountSource::kMeasured);
         }
       }
     }
@@ -728,7 +745,8 @@ class Builder {
   const FinishRequest& request_;
   UnitFlows flows_;
   LeftToCallers left_to_callers_;
-  std::vector<uint64_t> entries_;  // by unit left to callers: by direct branches of those solved
+  Rests rests_;
+  std::vector<uint64_t> entries_;      // by unit left to callers: by branches of those solved
   std::vector<uint32_t> first_block_;  // by unit: number of its first block in the profile
   std::vector<uint32_t> procedure_;    // by unit
   bool has_renewals_ = false;          // some procedures have several

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/edge_weights.h"
 #include "cache/translated.h"
 #include "ledger/ledger_books.h"
 #include "placement/placement.h"
@@ -22,7 +23,10 @@ struct FinishRequest {
   std::vector<profile::Module> modules;
   std::function<std::string(const Unit&)> name_of;  // of a procedure; empty when it has none
   // Sees the counts of each procedure: of its edges first, in its order.  May be empty.
-  std::function<void(const Unit&, const placement::Solution&)> solved = {};
+  std::function<void(const Unit&, const placement::Solution&, const std::vector<LedMost>&)> solved =
+      {};
+  // Sees how often indirect branches led where that is not counted.  May be empty.
+  std::function<void(const Pair&, uint64_t times)> rest = {};
 };
 void build_profile(const FinishRequest& request, profile::Profile& profile);
 

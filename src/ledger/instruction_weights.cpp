@@ -2,6 +2,7 @@
 #include "ledger/instruction_weights.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "placement/placement.h"
 
@@ -11,13 +12,19 @@ using translate::kNoCounter;
 
 namespace {
 
+// A jump that leads out of its unit without a counter, and what an entry stands for there.
+struct Rest {
+  uint32_t block = 0;
+  uint64_t entry = 0;
+};
+
 // Potentials of one unit: a walk over the arcs that are not measured, from every half not yet seen.
 class Potentials {
  public:
   // `sizes`: by block; `steps`: by edge of the procedure.
   Potentials(const Unit& unit, const std::vector<uint64_t>& sizes,
-             const std::vector<uint64_t>& steps)
-      : unit_(unit), sizes_(sizes), steps_(steps), graph_(make_graph(unit.procedure)) {
+             const std::vector<uint64_t>& steps, const std::optional<Rest>& rest)
+      : unit_(unit), sizes_(sizes), steps_(steps), rest_(rest), graph_(make_graph(unit.procedure)) {
     if (unit.left_to_callers()) graph_.edges.back().role = placement::EdgeRole::kMeasured;
     value_.assign(size_t{2} * graph_.node_count, 0);
     seen_.assign(value_.size(), false);
@@ -47,6 +54,7 @@ class Potentials {
       const uint64_t step = e < steps_.size() ? steps_[e] : 0;
       action(2 * graph_.edges[e].from + 1, 2 * graph_.edges[e].to, step);
     }
+    if (rest_) action(2 * rest_->block + 1, 2 * graph_.exit, rest_->entry);
     for (uint32_t node = 0; node < graph_.node_count; ++node) {
       if (counted(node)) continue;
       const uint64_t size = node < sizes_.size() ? sizes_[node] : 0;
@@ -88,6 +96,7 @@ class Potentials {
   const Unit& unit_;
   const std::vector<uint64_t>& sizes_;
   const std::vector<uint64_t>& steps_;
+  const std::optional<Rest>& rest_;
   placement::Graph graph_;
   std::vector<uint64_t> value_;  // halves: in 2v, out 2v + 1
   std::vector<bool> seen_;
@@ -101,9 +110,9 @@ class Potentials {
 void InstructionWeights::update() {
   const bool grows = halves_.size() < cache_.units().size();
   if (grows) left_to_callers_ = LeftToCallers(cache_);
-  if (grows && left_to_callers_.any()) begin_again();
+  if ((grows && left_to_callers_.any()) || stands_for_more()) begin_again();
   counters_.resize(cache_.counters_used(), 0);
-  if (grows) add_units();
+  if (halves_.size() < cache_.units().size()) add_units();
   const auto& pairs = cache_.pair_order();
   for (; pairs_done_ < pairs.size(); ++pairs_done_) {
     const SiteState& site = cache_.sites()[pairs[pairs_done_].first];
@@ -113,9 +122,23 @@ void InstructionWeights::update() {
     const ArrivalStub& arrival = cache_.arrivals()[arrivals_done_];
     add_flow_into(arrival.counter, arrival.to, false);
   }
-  for (; link_pairs_done_ < cache_.link_pairs().size(); ++link_pairs_done_) {
-    add_link_pair(cache_.link_pairs()[link_pairs_done_]);
+  for (size_t i = link_pairs_done_; i < cache_.link_pairs().size(); ++i) {
+    add_flow_into(cache_.link_pairs()[i].counter, cache_.link_pairs()[i].to, false);
   }
+  if (left_to_callers_.any()) take_from_callers();
+  link_pairs_done_ = cache_.link_pairs().size();
+}
+
+// Whether a branch leads, without a counter, where what it stands for is more than the branch.
+bool InstructionWeights::stands_for_more() const {
+  const auto& pairs = cache_.pair_order();
+  for (size_t i = pairs_done_; i < pairs.size(); ++i) {
+    const SiteState& site = cache_.sites()[pairs[i].first];
+    const Pair& pair = site.pairs[pairs[i].second];
+    if (!pair.rest) continue;
+    if (!site.site.call || cache_.unit(pair.to.unit).left_to_callers()) return true;
+  }
+  return false;
 }
 
 // What units stand for that are known already may be another now.
@@ -151,12 +174,23 @@ void InstructionWeights::add_unit(const Unit& unit) {
     if (link.edge != translate::Link::kCallLink) continue;
     halves.size[link.block] += of_entry(unit, link.target);
   }
+  std::optional<Rest> rest;
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    const SiteState& site = cache_.sites()[unit.first_site + i];
+    if (!site.rest) continue;
+    const uint64_t entry = halves_[site.pairs[*site.rest].to.unit].entry;
+    if (site.site.call) {
+      halves.size[site.site.block] += entry;
+    } else {
+      rest = Rest{site.site.block, entry};
+    }
+  }
   std::vector<uint64_t> steps(unit.procedure.edges.size(), 0);
   for (size_t e = 0; e < steps.size(); ++e) {
     const cfg::Edge& edge = unit.procedure.edges[e];
     if (edge.kind == cfg::EdgeKind::kLeave) steps[e] = of_entry(unit, edge.target);
   }
-  const Potentials potentials(unit, halves.size, steps);
+  const Potentials potentials(unit, halves.size, steps, rest);
   const auto exit = static_cast<uint32_t>(unit.procedure.blocks.size());
   for (uint32_t node = 0; node <= exit; ++node) {
     halves.in.push_back(potentials.in(node));
@@ -202,24 +236,35 @@ void InstructionWeights::add_flow_into(uint32_t counter, BlockRef to, bool count
   }
 }
 
-// Of a branch that leads, by a counter, to another unit than the one that its block or edge stands
+// Branches that lead, by a counter, to another unit than the one that their block or edge stands
 // for.
-void InstructionWeights::add_link_pair(const LinkPair& pair) {
-  add_flow_into(pair.counter, pair.to, false);
-  if (!left_to_callers_.any()) return;
-  const auto has_link = [&](const auto& unit) {
-    return pair.link - unit->first_link < unit->code.links.size();
-  };
-  const auto from = std::ranges::find_if(cache_.units(), has_link);
-  CHECK(from != cache_.units().end()) << "a branch of no unit: " << pair.link;
-  const translate::Link& link = (*from)->code.links[pair.link - (*from)->first_link];
-  counters_[pair.counter] -= of_entry(**from, link.target);
+void InstructionWeights::take_from_callers() {
+  if (link_pairs_done_ == cache_.link_pairs().size()) return;
+  std::vector<const Unit*> by_link;
+  for (const auto& unit : cache_.units()) {
+    if (!unit->code.links.empty()) by_link.push_back(unit.get());
+  }
+  std::ranges::sort(by_link, {}, &Unit::first_link);
+  for (size_t i = link_pairs_done_; i < cache_.link_pairs().size(); ++i) {
+    const LinkPair& pair = cache_.link_pairs()[i];
+    const auto behind = std::ranges::upper_bound(by_link, pair.link, {}, &Unit::first_link);
+    CHECK(behind != by_link.begin()) << "a branch of no unit: " << pair.link;
+    const Unit& from = **(behind - 1);
+    const uint32_t index = pair.link - from.first_link;
+    CHECK(index < from.code.links.size()) << "a branch of no unit: " << pair.link;
+    counters_[pair.counter] -= of_entry(from, from.code.links[index].target);
+  }
 }
 
 void InstructionWeights::add_pair(const SiteState& site, const Pair& pair) {
+  if (pair.rest) return;
   const bool inside = pair.to.unit == site.unit && !site.site.call;
   add_flow_into(pair.counter, pair.to, inside);
-  if (site.site.call) return;
+  if (site.site.call) {
+    // Its block stands for a call of where most lead.
+    if (site.rest) counters_[pair.counter] -= halves_[site.pairs[*site.rest].to.unit].entry;
+    return;
+  }
   const Halves& from = halves_[site.unit];
   counters_[pair.counter] +=
       from.out[site.site.block] - (inside ? from.in[pair.to.block] : from.in.back());

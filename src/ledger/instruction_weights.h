@@ -60,11 +60,12 @@ class InstructionWeights {
     std::vector<uint64_t> size;     // by block: its instructions, and what its call stands for
     uint64_t entry = 0;             // e
   };
+  bool stands_for_more() const;
   void begin_again();
   void add_units();
   void add_unit(const Unit& unit);
   uint64_t of_entry(const Unit& from, LinkAddr target) const;
-  void add_link_pair(const LinkPair& pair);
+  void take_from_callers();
   void add_flow_into(uint32_t counter, BlockRef to, bool counted_as_edge);
   void add_pair(const SiteState& site, const Pair& pair);
   uint64_t of_block(const Unit& unit, uint32_t block) const;

@@ -16,6 +16,7 @@ UnitFlows::UnitFlows(const Translated& translated, const LedgerBooks& ledger,
   for (const SiteState& site : translated.sites()) {
     if (!site.pairs.empty()) sites_of_[site.unit].push_back(&site);
     for (const Pair& pair : site.pairs) {
+      if (pair.rest) continue;  // follows when the site's unit is solved
       const bool inside = pair.to.unit == site.unit && !site.site.call;
       flow_into(pair.to, counter(pair.counter), inside);
     }
@@ -59,9 +60,10 @@ uint64_t UnitFlows::handed_to(BlockRef block) const {
   return it == ledger_.handed_over().end() ? 0 : it->second.to;
 }
 
-placement::Graph UnitFlows::graph_of(const Unit& unit,
-                                     std::vector<std::optional<uint64_t>>& known) const {
-  placement::Graph graph = make_graph(unit.procedure);
+void UnitFlows::make_graph_of(const Unit& unit, UnitEquations& equations) const {
+  placement::Graph& graph = equations.graph;
+  std::vector<std::optional<uint64_t>>& known = equations.measured.edges;
+  graph = make_graph(unit.procedure);
   known.assign(graph.edges.size(), std::nullopt);
   for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
     if (graph.edges[e].role == placement::EdgeRole::kMeasured) known[e] = 0;
@@ -78,11 +80,16 @@ placement::Graph UnitFlows::graph_of(const Unit& unit,
     if (site->site.call) continue;
     for (const Pair& pair : site->pairs) {
       const bool inside = pair.to.unit == unit.id;
+      if (pair.rest) {
+        equations.rest = static_cast<placement::EdgeId>(graph.edges.size());
+        graph.edges.push_back({site->site.block, graph.exit, placement::EdgeRole::kNormal, 0});
+        known.push_back(std::nullopt);
+        continue;
+      }
       add(site->site.block, inside ? pair.to.block : graph.exit, counter(pair.counter));
     }
   }
   for (const Inflow& in : inflow_[unit.id]) add(graph.exit, in.block, in.count);
-  return graph;
 }
 
 // How often a block was entered that has a counter of its own.
@@ -99,7 +106,7 @@ uint64_t UnitFlows::times_counted(const Unit& unit, uint32_t block) const {
 
 UnitEquations UnitFlows::equations_of(const Unit& unit) const {
   UnitEquations result;
-  result.graph = graph_of(unit, result.measured.edges);
+  make_graph_of(unit, result);
   result.measured.nodes.assign(result.graph.node_count, std::nullopt);
   for (uint32_t b = 0; b < unit.procedure.blocks.size(); ++b) {
     if (unit.plan.block_counter[b] != kNoCounter) {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct UnitEquations {
   placement::Graph graph;  // the procedure's edges, EXIT -> root, what was seen at run time
   placement::Measured measured;
   std::vector<placement::AbnormalFlow> abnormal;
+  std::optional<placement::EdgeId> rest;  // of a jump's pair that is not counted
 };
 
 class UnitFlows {
@@ -63,7 +65,7 @@ class UnitFlows {
   };
   uint64_t counter(uint32_t index) const;
   void flow_into(BlockRef to, uint64_t count, bool measured_elsewhere);
-  placement::Graph graph_of(const Unit& unit, std::vector<std::optional<uint64_t>>& known) const;
+  void make_graph_of(const Unit& unit, UnitEquations& equations) const;
   uint64_t times_counted(const Unit& unit, uint32_t block) const;
 
   const Translated& translated_;

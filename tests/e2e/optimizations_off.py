@@ -85,7 +85,7 @@ for kind, flags in {"pie": [], "no-pie": ["-no-pie"], "static": ["-static"],
     results, misses, code = {}, {}, {}
     for off in ("", "ahead", "tables", "ahead,tables", "joins", "hashes", "flags", "low32",
                 "unspilled", "index", "index,again", "sealed", "through", "packed", "sparse",
-                "asks", "near", "again"):
+                "asks", "near", "rest", "again"):
         file = f"{kind}-{off.replace(',', '-') or 'on'}.tally"
         option = [f"--no-opt=recall{',' if off else ''}{off}".replace(",again", "")]
         done = accepted(["profile", "-o", path(file), *option, "--", program], f"{kind} {off}")

@@ -111,6 +111,19 @@ TEST(EntryCallers, CirclesAreBrokenWhereTheyAreSeldomTaken) {
   EXPECT_EQ(counted(all, ranks), (std::vector<uint64_t>{7, 0, 0, 0, 3}));
 }
 
+// Its counter is there anyhow where the ranks are the other way round.
+TEST(EntryCallers, IndirectBranchesAreFollowedWhereTheyCanBe) {
+  EntryCallers callers;
+  const std::vector<EntryCallers::Branch> call = {{20, 100}};
+  callers.add(0, 10, true, 91, call);
+  callers.add(0, 20, true, 100, {});
+  callers.add(1, 10, true, 60, {});
+  callers.lead(1, 0, 90);
+  callers.lead(1, 2, 60);
+  callers.lead(2, 2, 7);
+  EXPECT_EQ(callers.ranks(), (std::vector<uint32_t>{1, 2, 3}));
+}
+
 TEST(EntryCallers, AVeryLongChain) {
   constexpr uint32_t kLength = 300'000;
   std::vector<Procedure> all;
