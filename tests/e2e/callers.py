@@ -148,8 +148,8 @@ for options in (["--no-opt=callers"], ["--placement=blocks"], ["--no-opt=weights
     if options[0] != "--no-opt=recall" and run.left != 0:
         complain(f"{options}: {run.left} leave their entries to callers")
 for options in (["--no-opt=found"], ["--no-opt=defer"], ["--no-opt=shared"], ["--no-opt=low32"],
-                ["--no-opt=ahead"], ["--no-opt=rest"], ["--no-opt=joins"], ["--no-opt=through"], ["--stress-renewal"],
-                ["--stress-index"]):
+                ["--no-opt=ahead"], ["--no-opt=rest"], ["--no-opt=joins"], ["--no-opt=through"],
+                ["--stress-renewal"], ["--stress-index"]):
     run = Run("fork", options=options)
     same(f"{options}", plain["fork"], run)
     if run.left < 20:
