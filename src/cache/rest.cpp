@@ -1,9 +1,8 @@
 // Where an indirect branch leads most often has no counter.
 //
 // Problem.  Each target of an indirect branch has a counter, though how often the branch was taken
-// is known from its block.  Most branches have one target that all others are rare beside: of the
-// increments of later runs of interpreters and of programs that call libraries a fifth to a half
-// counted those.
+// is known from its block.  Most branches have one target that all others are rare beside, and
+// interpreters, and programs that call libraries, have many such branches.
 //
 // Idea.  One target of each site is not counted.  It has what is left of the block's count:
 //
