@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many increments a profile's run would have spared, had procedures not counted how often they
-are entered: later runs do not (src/cache/entry_callers.h), so this is for profiles of first runs and
-of runs with --no-opt=callers,rest.
+are entered.  Later runs do not (src/cache/entry_callers.h), so this is for profiles of first runs
+and of runs with --no-opt=callers,rest.
 
 Every way into a procedure is known from elsewhere: callers' blocks have counts, indirect branches
 have counters.  Where the way from EXIT to the entry is taken as known, the spanning tree has room
