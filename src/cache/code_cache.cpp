@@ -228,9 +228,9 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   unit->weighed = known->weighed;
   unit->confirmed = known->confirmed;
   unit->rank = known->rank;
-  take_entry(*unit);
   unit->area = module.area;
   TRY(emit(*unit, known->procedure, *module.area));
+  take_entry(*unit);
   register_unit(*unit, *module.area);
   if (kept_ != nullptr) kept_->unit(*unit, modules_);
   fresh_.push_back(unit->id);

@@ -376,8 +376,6 @@ class CodeCache : public Translated {
   enum class MayBeRest : uint8_t { kNo, kYes };
   bool is_alone(const SiteState& state) const;
   bool may_be_rest(const SiteState& state, BlockRef to) const;
-  static uint64_t key_of_site(uint32_t module, uint64_t block);
-  void note_most_led();
   bool is_most_led(const Recollection::Led& led) const;
   CacheAddr way_behind(const SiteState& state, CacheAddr stub) const;
   EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
@@ -502,7 +500,7 @@ class CodeCache : public Translated {
   // Stubs in front of blocks (fronts.cpp).
   bool indexes_always() const { return indexed_above_pairs_ == 0; }
   void set_led(Unit& unit, const cfg::Procedure& procedure, translate::EmitRequest& request) const;
-  static uint64_t key_of_led(uint32_t to_module, uint64_t to);
+  static uint64_t key_of_led(uint32_t module, uint64_t address);
   void note_led();
   const Recollection::Led* led_most_to(const Module& module, LinkAddr address) const;
   bool leads_most(const SiteState& state, BlockRef to) const;

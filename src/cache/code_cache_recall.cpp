@@ -47,7 +47,6 @@ void CodeCache::set_recollection(Recollection recollection) {
   waiting_led_ = recollection_.led;
   recalled_.assign(recollection_.modules.size(), nullptr);
   note_led();
-  note_most_led();
 }
 
 // Placed now or by another image run of the session: any placement counts exactly.

@@ -78,6 +78,7 @@ EdgeWeights::EdgeWeights(Recollection& recollection)
   for (uint32_t i = 0; i < weighed_.size(); ++i) {
     const Recollection::Weighed& one = weighed_[i];
     first_.push_back(first);
+    has_ranks_ = has_ranks_ || one.rank != 0;
     first += one.edges;
     CHECK(first <= steps_.size()) << "edges without a step";
     if (one.entry != ~0ull) by_module[one.module]->set(one.entry, i);

@@ -69,6 +69,8 @@ class EdgeWeights {
     std::span<const uint8_t> steps;                  // by edge
   };
   Known find(const std::string& build_id, const cfg::Procedure& procedure, uint32_t shape) const;
+  // Whether any procedure may leave its entries to callers.
+  bool has_ranks() const { return has_ranks_; }
   // How often the most frequent part of the procedure that begins there ran, or up to half less; 0
   // where nothing is known.
   uint64_t times_run(const std::string& build_id, LinkAddr entry) const;
@@ -77,6 +79,7 @@ class EdgeWeights {
   std::vector<Recollection::Weighed> weighed_;
   std::vector<uint64_t> first_;  // by `weighed_`: in `steps_`
   std::vector<uint8_t> steps_;
+  bool has_ranks_ = false;
   // By build-id: link address of an entry -> index in `weighed_`.
   std::map<std::string, FlatMap<uint32_t>> by_entry_;
 };

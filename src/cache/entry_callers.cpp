@@ -41,8 +41,8 @@ class Order {
     // Whoever is found first leads to nobody that is found later.
     constexpr uint64_t kFactor = 4;
     for (size_t i = found.size(); i-- > 0;) {
-      if (found[i].size() == 1) {
-        result_.push_back(found[i].front());
+      if (found[i].size() == 1 || least > UINT64_MAX / kFactor) {
+        result_.insert(result_.end(), found[i].begin(), found[i].end());
       } else {
         put(found[i], least == 0 ? 1 : least * kFactor);
       }

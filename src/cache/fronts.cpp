@@ -30,15 +30,16 @@ void CodeCache::set_led(Unit& unit, const cfg::Procedure& procedure, EmitRequest
   request.led_from = unit.led_from;
 }
 
-uint64_t CodeCache::key_of_led(uint32_t to_module, uint64_t to) {
-  return mix(mix(0, to_module), to);
+uint64_t CodeCache::key_of_led(uint32_t module, uint64_t address) {
+  return mix(mix(0, module), address);
 }
 
+// Those that led there most are the last, and so is where a branch led most (rest.cpp).
 void CodeCache::note_led() {
-  if (!optimizations_.has(Optimization::kFronts)) return;
-  // Those that led there most are the last.
   for (uint32_t i = 0; i < recollection_.led.size(); ++i) {
     const Recollection::Led& led = recollection_.led[i];
+    most_led_from_[key_of_led(led.module, led.block)] = i;
+    if (!optimizations_.has(Optimization::kFronts)) continue;
     most_led_[key_of_led(led.to_module, led.to)] = i;
   }
 }

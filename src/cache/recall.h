@@ -5,11 +5,12 @@
 // is woken.  The next run of the program asks for nearly the same.
 //
 // Idea.  At its end a run writes down what it has executed of files that have a build-id: which
-// addresses translation was asked for, where procedures were entered in their middle, and which
-// targets indirect branches had, the most frequent last.  The next run translates a module's part
-// of it with the first request for code of that module, and makes the pairs as soon as both sides
-// are there; so the most frequent target comes first in its chain.  How heavy the edges were tells
-// it where counters cost least (edge_weights.h), and how returns are best made (return_targets.h).
+// addresses translation was asked for, where direct branches came by counters of their own, and
+// which targets indirect branches had, the most frequent last.  The next run translates a module's
+// part of it with the first request for code of that module, and makes the pairs as soon as both
+// sides are there; so the most frequent target comes first in its chain.  How heavy the edges were
+// tells it where counters cost least (edge_weights.h), and how returns are best made
+// (return_targets.h).
 //
 //     run 1:  f?  g?  h?  f->h?  ...  6,500 requests           recall/<build-id>, 90 KB
 //     run 2:  _start? (and all else with it)  ...  some hundred requests

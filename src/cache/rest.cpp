@@ -24,7 +24,6 @@
 // kept counters.
 #include <algorithm>
 
-#include "base/mix.h"
 #include "cache/code_cache.h"
 
 namespace tally::engine {
@@ -50,20 +49,9 @@ bool CodeCache::may_be_rest(const SiteState& state, BlockRef to) const {
   return state.site.call || is_alone(state);
 }
 
-uint64_t CodeCache::key_of_site(uint32_t module, uint64_t block) {
-  return mix(mix(1, module), block);
-}
-
-// The most frequent target of each site in an earlier run is its last.
-void CodeCache::note_most_led() {
-  for (uint32_t i = 0; i < recollection_.led.size(); ++i) {
-    const Recollection::Led& led = recollection_.led[i];
-    most_led_from_[key_of_site(led.module, led.block)] = i;
-  }
-}
-
+// Of its site, in an earlier run.
 bool CodeCache::is_most_led(const Recollection::Led& led) const {
-  const auto found = most_led_from_.find(key_of_site(led.module, led.block));
+  const auto found = most_led_from_.find(key_of_led(led.module, led.block));
   return found != most_led_from_.end() && recollection_.led[found->second] == led;
 }
 

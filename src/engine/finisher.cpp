@@ -5,8 +5,6 @@
 
 #include <utility>
 
-#include "profile/checks.h"
-
 namespace tally::engine {
 namespace {
 
@@ -17,18 +15,6 @@ double own_cpu_seconds() {
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
          static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
-}
-
-// No issue is the claim that every count is exact: an equation that does not hold says otherwise,
-// whatever the reason.
-void name_imbalance(profile::Profile& profile) {
-  if (!profile.issues.empty()) return;
-  const uint64_t faults = profile::count_flow_faults(profile);
-  if (faults == 0) return;
-  profile.issues.push_back({"flow",
-                            "equations of this profile do not hold, for a reason that Tally did "
-                            "not notice; the counts in them are not exact",
-                            faults});
 }
 
 }  // namespace
@@ -76,7 +62,6 @@ void Finisher::run() {
     image->collect(profile);
     const std::unique_ptr<KeptRun> kept = image->take_kept();
     image.reset();
-    name_imbalance(profile);
     // The monitor's time goes to the runs as they end, so that the sum is right.
     const double now = own_cpu_seconds();
     profile.run.monitor_cpu_seconds = now - monitor_cpu_seconds_;

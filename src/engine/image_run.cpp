@@ -468,6 +468,22 @@ void ImageRun::leave_code_map() {
   }
 }
 
+namespace {
+
+// No issue is the claim that every count is exact: an equation that does not hold says otherwise,
+// whatever the reason.
+void name_imbalance(profile::Profile& profile) {
+  if (!profile.issues.empty()) return;
+  const uint64_t faults = profile::count_flow_faults(profile);
+  if (faults == 0) return;
+  profile.issues.push_back({"flow",
+                            "equations of this profile do not hold, for a reason that Tally did "
+                            "not notice; the counts in them are not exact",
+                            faults});
+}
+
+}  // namespace
+
 // Counts from counters.
 void ImageRun::solve(profile::Profile& result) {
   const PhaseTimer timer(phases_, Phase::kSolve);
@@ -499,6 +515,7 @@ void ImageRun::solve(profile::Profile& result) {
        },
        [&](const Pair& pair, uint64_t times) { rests.emplace_back(pair.counter, times); }},
       result);
+  name_imbalance(result);
   for (const uint64_t value : counters) facts_.counter_increments += value;
   for (const auto& [counter, times] : rests) counters[counter] = times;
   if (leaves) cache_.recollect_led(counters, left);
@@ -508,10 +525,11 @@ void ImageRun::solve(profile::Profile& result) {
   const bool other_returns = choose_returns(left.what.returns, code_sizes_) !=
                              choose_returns(returns_before_, code_sizes_);
   const bool news = left.news || weights.is_news() || (leaves && other_returns);
-  // Where a run did not balance, the next had better be able to say so, too (entry_callers.h).
-  const bool doubt = !result.issues.empty() && cache_.stats().left_to_callers > 0;
-  if (news || doubt) {
-    if (result.issues.empty() && profile::count_flow_faults(result) == 0) weights.settle();
+  // Where a run is not exact, the next had better be able to say so, too (entry_callers.h).
+  const bool exact = result.issues.empty();
+  const bool doubt = !exact && cache_.weights() != nullptr && cache_.weights()->has_ranks();
+  if (news || (leaves && doubt)) {
+    if (exact) weights.settle();
     leave(left);
   }
   leave_found();

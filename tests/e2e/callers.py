@@ -5,6 +5,7 @@ by a signal's handler, or by the end of the program, in threads and in children.
 that are entered by themselves most, and not of a program that did not balance."""
 import os
 import pathlib
+import shutil
 import sqlite3
 import subprocess
 
@@ -174,24 +175,27 @@ if "line" not in counting(path("kept.tally")):
     complain("a straight line counts nothing though counters are kept")
 
 
-def said(how):
+def said(how, *options):
     """How many reasons a run gives for not being exact."""
     file = path("doubt.tally")
-    done = subprocess.run([TALLY, "profile", "-o", file, "--", PROGRAM, how], check=False,
+    done = subprocess.run([TALLY, "profile", "-o", file, *options, "--", PROGRAM, how], check=False,
                           capture_output=True, text=True,
                           env=dict(os.environ, TALLY_CACHE=str(FOLDER)))
     if done.returncode != 0:
         complain(f"{how}: {done.returncode} {done.stderr}")
     with sqlite3.connect(file) as database:
-        issues = database.execute("SELECT count(*) FROM issues").fetchone()[0]
-    return issues
+        return database.execute("SELECT count(*) FROM issues").fetchone()[0]
 
 
-# A run of which not all is exact withdraws it; one that is exact, and has news, does it again.
-if said("traced") == 0:
-    complain("a program that asks to be traced is said to be exact")
-doubtful = Run()
-same("after a run that was not exact", plain[""], doubtful)
-if doubtful.left != 0:
-    complain(f"after a run that was not exact, {doubtful.left} leave their entries to callers")
+# A run of which not all is exact withdraws it, whether it did so itself or not.
+for options in ([], ["--no-opt=callers"]):
+    shutil.rmtree(FOLDER)
+    if [Run().left, Run().left][1] < 20:
+        complain("two runs that are exact do not leave entries to callers")
+    if said("traced", *options) == 0:
+        complain("a program that asks to be traced is said to be exact")
+    doubtful = Run()
+    same(f"after a run that was not exact {options}", plain[""], doubtful)
+    if doubtful.left != 0:
+        complain(f"after a run that was not exact {options}, {doubtful.left} are left to callers")
 finish()

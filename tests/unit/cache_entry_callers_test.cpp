@@ -135,6 +135,13 @@ TEST(EntryCallers, AVeryLongChain) {
   }
 }
 
+TEST(EntryCallers, CirclesThatWereTakenAsOftenAsCanBe) {
+  const std::vector<Procedure> all = {{0, 10, true, 9, {{20, UINT64_MAX}}},
+                                      {0, 20, true, 9, {{10, UINT64_MAX}}}};
+  const std::vector<uint32_t> ranks = ranks_of(all);
+  EXPECT_NE(ranks[0] == 0, ranks[1] == 0);
+}
+
 TEST(EntryCallers, NoneAreNone) {
   EXPECT_TRUE(ranks_of({}).empty());
 }
