@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "cache/inductions.h"
+
 namespace tally::engine {
 
 using profile::Provenance;
@@ -313,10 +315,17 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   procedure.confirmed = known.weighed != nullptr && known.weighed->confirmed;
   procedure.rank = known.weighed == nullptr ? 0 : known.weighed->rank;
   if (!may_be_placed(unit, procedure)) procedure.rank = 0;
+  const std::function<bool(uint32_t)> is_inductive = [&](uint32_t block) {
+    return induction_of(procedure.procedure, procedure.insn_sizes, module.view, block).has_value();
+  };
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
-                                 optimizations_.has(Optimization::kOrder), procedure.rank != 0};
+                                 optimizations_.has(Optimization::kOrder), procedure.rank != 0,
+                                 may_induce(unit) ? is_inductive : nullptr};
   procedure.plan = make_plan(procedure.procedure, module.view, placement_, measured,
                              [&] { return procedure.counters++; });
+  if (placement_ == PlacementKind::kEdges) {
+    find_inductions(procedure.procedure, procedure.insn_sizes, module.view, procedure.plan);
+  }
   if (known.weighed != nullptr) {
     procedure.expected = expected_counts(procedure.procedure, procedure.plan, procedure.counters,
                                          known.steps, known.weighed->heaviest_bits);
@@ -343,6 +352,7 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
       if (counter != kNoCounter) counter = numbers[static_cast<size_t>(counter)];
     }
   }
+  take_inductions(unit);
   for (const WantedEvent& wanted : known.events) {
     EventState event;
     event.kind = wanted.kind;

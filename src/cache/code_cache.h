@@ -65,12 +65,29 @@ struct EventState {
 
 // What a place in the code cache is.
 struct CodeRecord {
-  enum class Kind : uint8_t { kUnit, kUnitCold, kPair, kArrival, kDispatch, kLinkPair, kIndexed };
+  enum class Kind : uint8_t {
+    kUnit,
+    kUnitCold,
+    kPair,
+    kArrival,
+    kDispatch,
+    kLinkPair,
+    kIndexed,
+    kDoor
+  };
   CacheAddr begin;
   Kind kind = Kind::kUnit;
-  uint32_t index = 0;  // unit, site, arrival, link pair
+  uint32_t index = 0;  // unit, site, arrival, link pair, door
   uint32_t pair = 0;   // kPair; the stub of kIndexed
   bool in_unit() const { return kind == Kind::kUnit || kind == Kind::kUnitCold; }
+};
+
+// The way into the middle of a loop that a register counts, for whoever comes from elsewhere.
+struct Door {
+  BlockRef to;
+  CacheAddr entry;
+  CacheAddr entered;  // from here on the loop's counter knows of it
+  CacheAddr end;
 };
 
 struct CacheStats {
@@ -95,6 +112,7 @@ struct CacheStats {
   uint64_t shortcuts = 0;        // how often direct branches were led on from a linkage stub's site
   uint64_t hashed = 0;           // branches that have got a hash table
   uint64_t indexed = 0;          // jumps through tables that the program's own index leads through
+  uint64_t induced = 0;          // loops that a register counts
   uint64_t fronts = 0;           // stubs in front of the blocks that they lead to
 };
 
@@ -214,6 +232,10 @@ class CodeCache : public Translated {
   // With what this run has added; nullptr if none was set.
   const FoundProcedures* found() const { return found_.get(); }
 
+  // Where control enters at any instruction that comes from nowhere inside its unit; it is not
+  // counted.  No register is touched.
+  CacheAddr way_into(BlockRef ref);
+  const std::vector<Door>& doors() const { return doors_; }
   // A counted way to any instruction, for control that comes by no branch; no register is touched.
   Result<CacheAddr> arrive(BlockRef ref);
   // What the thread of this slot has noted of its indirect branches (known_targets.h).  It waits
@@ -396,6 +418,9 @@ class CodeCache : public Translated {
   void join_or_wait(uint32_t link_id);
   void note_resumes(const translate::UnitCode& code);
   void register_unit(Unit& unit, Area& area);
+  bool may_induce(const Unit& unit) const;
+  void take_inductions(Unit& unit);
+  const Door& door_to(BlockRef ref, const translate::Plan::Induction& induction);
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
   uint32_t allocate_counter(Expected expected);
@@ -586,6 +611,7 @@ class CodeCache : public Translated {
   };
   std::vector<SyscallState> syscalls_;
   std::vector<EventState> events_;
+  std::vector<Door> doors_;
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   Landings landings_;
   CounterNumbers counter_numbers_;

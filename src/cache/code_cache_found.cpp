@@ -1,6 +1,8 @@
 // Procedures that an earlier run has found are taken as it has left them.  See found_procedures.h.
 #include "cache/code_cache.h"
 
+#include "cache/inductions.h"
+
 namespace tally::engine {
 
 // As what several processes share (known_procedures.h), but for what an earlier run knows of it.
@@ -15,6 +17,7 @@ bool CodeCache::reread(const Unit& unit, const ProcedureKey& key) {
   const bool defers = may_defer(unit) && unshared_->confirmed;
   const Wanted wanted = defers ? Wanted::kBody : Wanted::kAll;
   if (!decode_instructions(unit.module->view, wanted, *unshared_)) return false;
+  find_inductions(unshared_->procedure, unshared_->insn_sizes, unit.module->view, unshared_->plan);
   stats_.reread += 1;
   stats_.weighed += 1;
   return true;

@@ -105,6 +105,7 @@ Status write_code_map(const CodeCache& cache, const std::string& path) {
   for (const ArrivalStub& arrival : cache.arrivals()) {
     out.line(arrival.stub.entry, arrival.sent.end, "arrival", 0);
   }
+  for (const Door& door : cache.doors()) out.line(door.entry, door.end, "arrival", 0);
   for (const LinkPair& pair : cache.link_pairs()) {
     out.line(pair.stub.entry, pair.stub.end, "link", 0);
   }

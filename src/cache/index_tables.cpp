@@ -187,10 +187,10 @@ void CodeCache::add_indexed(SiteState& state, uint32_t site_id, uint32_t index) 
                               flags_at(pair.to), mismatch, *state.site.unspilled);
   });
   if (!stub) {
+    const CacheAddr entry = way_into(pair.to);
     const auto emit = [&](auto& as) {
       return emit_indexed_stub(as, bytes, pair.target.value(), counted(pair.counter),
-                               flags_at(pair.to), unit.entry_of(pair.to), site_jump,
-                               *state.site.unspilled);
+                               flags_at(pair.to), entry, site_jump, *state.site.unspilled);
     };
     // The hot part of a busy one then lies in one line of the instruction cache, unless the counter
     // spills a register: an interpreter goes through such a stub with every instruction of its

@@ -103,15 +103,15 @@ ArrivalStub& CodeCache::arrival_at(BlockRef ref) {
   ArrivalStub arrival;
   arrival.to = ref;
   arrival.counter = allocate_counter(Expected::kSome);
+  const CacheAddr entry = way_into(ref);
   const auto index = static_cast<uint32_t>(arrivals_.size());
   arrival.stub =
       emit_piece(area, {CacheAddr(), CodeRecord::Kind::kArrival, index, 0}, [&](auto& as) {
         const Whereabouts at = whereabouts(ref, false);
         const Stub stub =
-            emit_stub(as, address_of(ref).value(), counted(arrival.counter), flags_at(ref),
-                      unit.entry_of(ref), area.gateway.entries.lookup, compare_, at);
-        arrival.sent =
-            emit_link_stub(as, counted(arrival.counter), flags_at(ref), unit.entry_of(ref), at);
+            emit_stub(as, address_of(ref).value(), counted(arrival.counter), flags_at(ref), entry,
+                      area.gateway.entries.lookup, compare_, at);
+        arrival.sent = emit_link_stub(as, counted(arrival.counter), flags_at(ref), entry, at);
         return stub;
       });
   arrivals_.push_back(arrival);
@@ -228,10 +228,11 @@ CacheAddr CodeCache::link_pair(uint32_t link_id, BlockRef to) {
   pair.link = link_id;
   pair.to = to;
   pair.counter = allocate_counter(expected_of(to));
+  const CacheAddr entry = way_into(to);
   const auto index = static_cast<uint32_t>(link_pairs_.size());
   pair.stub =
       emit_piece(*source.area, {CacheAddr(), CodeRecord::Kind::kLinkPair, index, 0}, [&](auto& as) {
-        return emit_link_stub(as, counted(pair.counter), flags_at(to), destination.entry_of(to),
+        return emit_link_stub(as, counted(pair.counter), flags_at(to), entry,
                               whereabouts(to, false));
       });
   link_pairs_.push_back(pair);
@@ -309,9 +310,9 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to, MayB
   if (pair.rest) state.rest = index;
   stats_.rests += pair.rest ? 1 : 0;
   const CodeRecord record{CacheAddr(), CodeRecord::Kind::kPair, site_id, index};
+  const CacheAddr entry = way_into(to);
   const auto emit = [&](auto& as, Ends ends) {
     const Whereabouts at = inside ? Whereabouts{} : whereabouts(to, !state.site.call);
-    const CacheAddr entry = destination.entry_of(to);
     const CacheAddr next = state.site.miss_stub;
     const uint32_t counter = pair.rest ? kCountNothing : counted(pair.counter);
     if (state.site.slot) return emit_sealed_stub(as, counter, flags_at(to), entry, next, at, ends);

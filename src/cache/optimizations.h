@@ -35,11 +35,13 @@ enum class Optimization : uint8_t {
   kNear,       // jumps inside a procedure take two bytes where that suffices (emit_unit.cpp)
   kCallers,    // how often a procedure was entered is left to its callers (entry_callers.h)
   kRest,       // where an indirect branch leads most is what its other targets leave (rest.cpp)
+  kInduction,  // a register of the program's counts the runs of a loop (inductions.h)
 };
-inline constexpr std::array<std::string_view, 26> kOptimizationNames = {
-    "ahead", "tables", "recall", "weights", "renewal", "order",     "defer",   "shared", "joins",
-    "notes", "hashes", "flags",  "low32",   "paired",  "unspilled", "index",   "sealed", "through",
-    "found", "packed", "sparse", "asks",    "fronts",  "near",      "callers", "rest"};
+inline constexpr std::array<std::string_view, 27> kOptimizationNames = {
+    "ahead",     "tables", "recall", "weights", "renewal", "order",    "defer",
+    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32",    "paired",
+    "unspilled", "index",  "sealed", "through", "found",   "packed",   "sparse",
+    "asks",      "fronts", "near",   "callers", "rest",    "induction"};
 
 // Those that are on.
 class Optimizations {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cache/edge_weights.h"
+#include "cache/inductions.h"
 #include "cache/likelihood.h"
 #include "placement/block_order.h"
 
@@ -200,13 +201,41 @@ void weigh_jumps(const cfg::Procedure& procedure, const translate::Plan& plan,
   }
 }
 
+// Blocks that are to be counted by a register instead of the edges by which they lead to
+// themselves: it takes an addition, or subtraction, whenever control enters or leaves them, so they
+// must mostly lead to themselves.  Two that lead to each other cannot both be.
+std::vector<bool> choose_inductions(const cfg::Procedure& procedure, const placement::Graph& graph,
+                                    const std::function<bool(uint32_t block)>& is_inductive) {
+  constexpr double kTurnsForEntry = 4;
+  std::vector<bool> chosen(procedure.blocks.size(), false);
+  if (!is_inductive) return chosen;
+  for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    const std::optional<uint32_t> again = edge_to_itself(procedure, b);
+    if (!again || graph.edges[*again].weight < placement::kRan) continue;
+    double entries = 0;
+    bool beside = false;
+    for (size_t e = 0; e < procedure.edges.size(); ++e) {
+      const cfg::Edge& edge = procedure.edges[e];
+      if (edge.to == b && edge.from != b) entries += graph.edges[e].weight;
+      beside = beside || (edge.to == b && chosen[edge.from]);
+      beside = beside || (edge.from == b && edge.to != cfg::kExitBlock && chosen[edge.to]);
+    }
+    if (beside || graph.edges[*again].weight < kTurnsForEntry * entries) continue;
+    chosen[b] = is_inductive(b);
+  }
+  return chosen;
+}
+
 // Where the counters of the chosen edges go.
 void place_probes(const cfg::Procedure& procedure, const CountedAt& counted_at,
-                  const placement::Plan& chosen, const std::function<uint32_t()>& allocate,
-                  translate::Plan& plan) {
+                  const std::vector<bool>& inductive, const placement::Plan& chosen,
+                  const std::function<uint32_t()>& allocate, translate::Plan& plan) {
   for (size_t e = 0; e < procedure.edges.size(); ++e) {
     if (!chosen.edge_counted[e]) continue;
-    const std::optional<placement::NodeId> block = counted_at.block_of(e);
+    const cfg::Edge& edge = procedure.edges[e];
+    const bool by_register = edge.from == edge.to && inductive[edge.from];
+    const std::optional<placement::NodeId> block =
+        by_register ? std::optional(edge.from) : counted_at.block_of(e);
     int32_t& counter = block ? plan.block_counter[*block] : plan.edge_counter[e];
     if (counter == translate::kNoCounter) counter = static_cast<int32_t>(allocate());
   }
@@ -261,14 +290,14 @@ void count_all_blocks(const cfg::Procedure& procedure, placement::Graph graph,
 }
 
 void count_chords(const cfg::Procedure& procedure, const CountedAt& counted_at,
-                  placement::Graph& graph, const std::function<uint32_t()>& allocate,
-                  translate::Plan& plan) {
+                  const std::vector<bool>& inductive, placement::Graph& graph,
+                  const std::function<uint32_t()>& allocate, translate::Plan& plan) {
   for_each_open_call(procedure, [&](uint32_t, uint32_t back, uint32_t away) {
     graph.edges[back].role = EdgeRole::kMeasured;
     graph.edges[away].role = EdgeRole::kMeasured;
   });
   const placement::Plan chosen = placement::place_counters(graph, placement::Mode::kEdges);
-  place_probes(procedure, counted_at, chosen, allocate, plan);
+  place_probes(procedure, counted_at, inductive, chosen, allocate, plan);
   for_each_open_call(procedure, [&](uint32_t block, uint32_t back, uint32_t) {
     plan.edge_counter[back] = static_cast<int32_t>(allocate());
     if (plan.block_counter[block] == translate::kNoCounter) {
@@ -309,6 +338,10 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   }
   const CountedAt counted_at(procedure, graph);
   const bool is_measured = set_measured_weights(procedure, kind, measured, graph);
+  std::vector<bool> inductive(procedure.blocks.size(), false);
+  if (is_measured && kind == PlacementKind::kEdges) {
+    inductive = choose_inductions(procedure, graph, measured.is_inductive);
+  }
   if (is_measured) {
     const std::vector<bool> may_fall = edges_that_may_fall(procedure, graph);
     if (measured.order) {
@@ -325,7 +358,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   if (kind == PlacementKind::kEdges) {
     weigh_flags(counted_at, is_measured ? placement::kRan : 0, graph);
   }
-  count_chords(procedure, counted_at, graph, allocate, plan);
+  count_chords(procedure, counted_at, inductive, graph, allocate, plan);
   return plan;
 }
 

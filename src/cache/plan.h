@@ -37,6 +37,9 @@ struct MeasuredWeights {
   std::span<const uint8_t> steps;  // kEdges; see edge_weights.h.  Empty: nothing is known
   bool order = true;               // blocks are to lie as the weights say, not by address
   bool from_callers = false;       // how often it was entered will be known (entry_callers.h)
+  // Whether a register counts how often a block that leads to itself runs (inductions.h); none: no
+  // block's does.
+  std::function<bool(uint32_t block)> is_inductive = nullptr;
 };
 
 // The static graph: node i is block i, node blocks.size() is EXIT; edge i is the procedure's edge

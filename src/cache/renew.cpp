@@ -23,7 +23,7 @@ bool CodeCache::is_renewable(uint32_t id) const {
   return !unit.dead && (is_first || has_former_returns(unit)) && unit.code.is_whole &&
          !unit.replaceable && !unit.open_calls && !unit.checked && !unit.left_to_callers() &&
          !unit.module->gone && !unit.module->from_memory && !unit.module->generated &&
-         unit.plan.events.empty();
+         unit.plan.events.empty() && unit.plan.inductions.empty();
 }
 
 std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -186,6 +187,9 @@ class Translated {
   bool is_entry(BlockRef ref) const {
     return ref.insn == 0 && units_[ref.unit]->procedure.entry_block == ref.block;
   }
+  // Counters that hold what a register had (inductions.h).
+  bool is_induced(size_t counter) const { return counter < induced_.size() && induced_[counter]; }
+  const std::unordered_map<uint32_t, int64_t>& induced_steps() const { return induced_steps_; }
   // Gives back most of a unit's memory, once it is on the books.
   void release(uint32_t id);
 
@@ -196,6 +200,8 @@ class Translated {
   std::vector<ArrivalStub> arrivals_;
   std::vector<LinkPair> link_pairs_;
   uint32_t next_counter_ = 0;
+  std::vector<bool> induced_;                            // by counter; as long as need be
+  std::unordered_map<uint32_t, int64_t> induced_steps_;  // of those
 };
 
 }  // namespace tally::engine

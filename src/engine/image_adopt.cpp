@@ -84,7 +84,7 @@ Status ImageRun::begin_at(TargetAddr pc, user_regs_struct regs, const ImageRun& 
   }
   ledger_.begin_in_mid_run(unwind, *slot, at, parent.ledger_, parent_slot,
                            own_stack ? &left : nullptr, "forked here");
-  regs.rip = cache_.unit(at.unit).entry_of(at).value();
+  regs.rip = cache_.way_into(at).value();
   regs.rcx = pc.value();
   regs.gs_base = region_.thread_block(*slot).value();
   // What is on the ledger by now would be wrong.

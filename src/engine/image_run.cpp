@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "cache/code_map.h"
+#include "cache/inductions.h"
 #include "elf/dependencies.h"
 #include "engine/describe.h"
 #include "ledger/finish.h"
@@ -425,6 +426,10 @@ void ImageRun::name_vanished(pid_t tid) {
   ledger_.issue(fmt::format("thread {}", tid),
                 "vanished before its stack could be read; the counts of its active procedures may "
                 "be off by one");
+  if (cache_.induced_steps().empty()) return;
+  ledger_.issue(fmt::format("thread {}", tid),
+                "vanished, perhaps in a loop that a register counts, whose counts may be off by "
+                "more than one then");
 }
 
 // What was open on its stack was closed on the ledger in front of the execve.
@@ -484,6 +489,21 @@ void name_imbalance(profile::Profile& profile) {
 
 }  // namespace
 
+// Loops that a register counts: from what their counters hold to how often they ran.  None of that
+// is increments.
+void ImageRun::count_loops(std::vector<uint64_t>& counters) {
+  for (const auto& [counter, step] : cache_.induced_steps()) {
+    facts_.counter_increments -= counters[counter];
+    const std::optional<uint64_t> runs = runs_of_loop(counters[counter], step);
+    if (!runs) {
+      ledger_.issue("loops",
+                    "what a register counted of a loop cannot be; the counts of its procedure are "
+                    "not exact");
+    }
+    counters[counter] = runs.value_or(0);
+  }
+}
+
 // Counts from counters.
 void ImageRun::solve(profile::Profile& result) {
   const PhaseTimer timer(phases_, Phase::kSolve);
@@ -492,6 +512,8 @@ void ImageRun::solve(profile::Profile& result) {
   std::vector<uint64_t> counters(cache_.counters_used(), 0);
   totals_.finish(counters.size(),
                  [&](size_t counter, uint64_t value) { counters[counter] += value; });
+  for (const uint64_t value : counters) facts_.counter_increments += value;
+  count_loops(counters);
   // The profile of a large program is as large as what it is made from; both should not be here at
   // once more than need be.
   constexpr uint64_t kLargeBlocks = 300'000;
@@ -516,7 +538,6 @@ void ImageRun::solve(profile::Profile& result) {
        [&](const Pair& pair, uint64_t times) { rests.emplace_back(pair.counter, times); }},
       result);
   name_imbalance(result);
-  for (const uint64_t value : counters) facts_.counter_increments += value;
   for (const auto& [counter, times] : rests) counters[counter] = times;
   if (leaves) cache_.recollect_led(counters, left);
   const Recollection::Returns returns = measure_returns(result);
@@ -579,6 +600,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_paired_late", std::to_string(cache_.stats().paired_late));
   run.more.emplace_back("jumps_by_index", std::to_string(cache_.stats().indexed));
   run.more.emplace_back("stubs_in_front", std::to_string(cache_.stats().fronts));
+  run.more.emplace_back("loops_by_register", std::to_string(cache_.stats().induced));
   run.more.emplace_back("branches_hashed", std::to_string(cache_.stats().hashed));
   run.more.emplace_back("branches_sealed", std::to_string(cache_.stats().sealed));
   run.more.emplace_back("branches_unsealed", std::to_string(cache_.stats().unsealed));

@@ -189,6 +189,7 @@ class ImageRun {
   void end(double cpu_seconds);
   void expect_end();
   void name_vanished(pid_t tid);
+  void count_loops(std::vector<uint64_t>& counters);
   void end_unseen(pid_t tid, uint32_t slot);
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
   Status hide_text();

@@ -53,7 +53,7 @@ bool ImageRun::caught_by_net(const Event& event) {
                   "control reached original code by a way Tally did not foresee; counts around it "
                   "may be incomplete");
   }
-  regs.rip = cache_.unit(ref->unit).entry_of(*ref).value();
+  regs.rip = cache_.way_into(*ref).value();
   process_->set_registers(event.tid, regs);
   process_->resume(event.tid);
   return true;

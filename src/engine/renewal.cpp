@@ -33,8 +33,10 @@ constexpr uint64_t kFormerReturns = 4;
 // Of all increments, what tells how hard returns are to foretell, and what is paired then.
 constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
 
+// (Of a loop that a register counts, nothing is known before it has ended.)
 uint64_t increments_of(const Unit& unit, const std::vector<uint64_t>& counters) {
   uint64_t sum = 0;
+  if (!unit.plan.inductions.empty()) return 0;
   for (const auto* ids : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
     for (const int32_t id : *ids) {
       if (id != kNoCounter) sum += counters[static_cast<size_t>(id)];

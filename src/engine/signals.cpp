@@ -366,7 +366,7 @@ Status Signals::begin_handler(pid_t tid, uint32_t slot, const Point& point) {
   ledger_.handler_entered(slot, interruption, at_start ? handler : BlockRef{},
                           TargetAddr(restorer));
   if (at_start) {
-    regs.rip = cache_.unit(handler.unit).label(handler.block).value();
+    regs.rip = cache_.way_into(handler).value();
   } else if (handler.valid()) {
     TRY_ASSIGN(const CacheAddr entry, cache_.arrive(handler));
     regs.rip = entry.value();

@@ -278,9 +278,6 @@ Status Service::before_syscall(uint32_t slot) {
 
 // A handler may have changed what bounds the index of a jump through a table, and has been checked.
 void Service::check_index(CacheAddr resume, uint64_t context) {
-  // By number of the register: offsets in the kernel's ucontext.
-  constexpr std::array<uint64_t, 16> kContextOf = {144, 152, 136, 128, 160, 120, 112, 104,
-                                                   40,  48,  56,  64,  72,  80,  88,  96};
   const std::optional<CodeCache::BoundIndex> bound = cache_.index_bounded_at(resume);
   if (!bound) return;
   uint64_t index = 0;

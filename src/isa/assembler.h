@@ -48,7 +48,13 @@ class Assembler {
     u32(imm);
   }
   void inc_gs(uint32_t d) { gs_form(0x48, 0xff, 0, d); }  // changes all flags but CF
-  void cmp_gs32_imm(uint32_t d, uint32_t imm) {           // changes flags
+  void add_gs_reg(uint32_t d, unsigned reg) {             // changes flags
+    gs_form(rex_w(reg), 0x01, reg & 7, d);
+  }
+  void sub_gs_reg(uint32_t d, unsigned reg) {  // changes flags
+    gs_form(rex_w(reg), 0x29, reg & 7, d);
+  }
+  void cmp_gs32_imm(uint32_t d, uint32_t imm) {  // changes flags
     gs_form(0, 0x81, 7, d);
     u32(imm);
   }
@@ -61,6 +67,12 @@ class Assembler {
   // ---- registers -----------------------------------------------------------------------------
   void lea_ecx_rcx(int32_t d) { raw3(0x8d, 0x89, static_cast<uint32_t>(d)); }
   void lea_rcx_rcx_1() { raw(0x48, 0x8d, 0x49, 0x01); }
+  // rcx + reg, of any register but rsp
+  void lea_rcx_rcx_reg(unsigned reg) {
+    raw(static_cast<uint8_t>(0x48 | (reg >= 8 ? 2 : 0)), 0x8d, 0x0c,
+        static_cast<uint8_t>(0x01 | (reg & 7) << 3));
+  }
+  void not_rcx() { raw(0x48, 0xf7, 0xd1); }
   void movzx_ecx_ax() { raw(0x0f, 0xb7, 0xc8); }
   void movzx_ecx_byte_rcx(uint32_t abs) { raw3(0x0f, 0xb6, 0x89, abs); }
   void movzx_ecx_word_rcx(uint32_t abs) { raw3(0x0f, 0xb7, 0x89, abs); }

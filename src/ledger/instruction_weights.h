@@ -49,6 +49,7 @@ class InstructionWeights {
 
   // Takes in what has been translated and linked since the last time.
   void update();
+  const Translated& cache() const { return cache_; }
   // By counter number; as many as there were counters at the last update.
   const std::vector<uint64_t>& of_counters() const { return counters_; }
   // What `times` such bookings add to the total.

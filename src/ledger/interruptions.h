@@ -17,6 +17,7 @@
 
 #include <sys/user.h>
 
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +28,10 @@
 namespace tally::engine {
 
 // Where a thread is, in the program's terms.
+// Where the kernel's ucontext has a register, by its number in encoding order.
+inline constexpr std::array<uint64_t, 16> kContextOf = {144, 152, 136, 128, 160, 120, 112, 104,
+                                                        40,  48,  56,  64,  72,  80,  88,  96};
+
 struct Position {
   enum class Kind : uint8_t {
     kUnknown,
@@ -45,6 +50,13 @@ struct Position {
   bool pc_is_return_address = false;  // kBetween: `pc` is where a return went
   bool pc_is_on_stack = false;        // kBetween: the return address has just been pushed
   uint64_t stack_bytes = 0;           // what translated code has pushed beyond the program's own
+  // Inside a loop that a register counts: what its counter is to get if control goes no further.
+  struct InLoop {
+    uint32_t counter = 0;
+    uint8_t reg = 0;
+    uint64_t value = 0;
+  };
+  std::optional<InLoop> in_loop;
 };
 
 struct Interruption {

@@ -161,6 +161,7 @@ void Ledger::leave_at(const Position& position, AbnormalKind kind, const std::st
   const uint32_t count = cache_.unit(ref.unit).procedure.blocks[ref.block].insn_count;
   if (!position.block_counted) book_uncounted(ref);
   if (position.counted_edge) book_overcounted(ref.unit, *position.counted_edge);
+  if (position.in_loop) book_in_loop(*position.in_loop, position.in_loop->value);
   if (position.done >= count) return leave(ref, kind, detail);
   book_unexecuted(ref, position.done, count);
   book_term({ref.unit, ref.block, kind, position.done}, 0, 1, detail);

@@ -156,6 +156,12 @@ class Ledger : public LedgerBooks {
   bool stacks_were_switched() const { return stacks_switched_; }
 
  private:
+  // Without `in_loop`.
+  Position place_of(const user_regs_struct& regs, uint32_t slot);
+  std::optional<Position::InLoop> loop_at(const Position& position, const user_regs_struct& regs,
+                                          uint32_t slot) const;
+  bool has_entered(CacheAddr address) const;
+  Position at_half_probe(const Unit& unit, uint32_t edge, uint32_t offset);
   Position locate_in_unit(const Unit& unit, uint32_t offset, const user_regs_struct& regs,
                           uint32_t slot);
   Position locate_in_block(const Unit& unit, uint32_t block, uint32_t offset,
@@ -174,7 +180,7 @@ class Ledger : public LedgerBooks {
   Position at_check(uint32_t check);
   Position behind_call();
   bool is_behind_push(const Unit& unit, uint32_t offset, uint32_t field);
-  Position behind_inline_counter(const Unit& unit, uint32_t block);
+  Position on_inline_edge(const Unit& unit, uint32_t block, uint32_t offset);
   Position behind_return(TargetAddr target);
   static Position on_way_to(TargetAddr target);
   TargetAddr described_by(TargetAddr back) const;
@@ -214,6 +220,8 @@ class Ledger : public LedgerBooks {
   void book_uncounted(BlockRef ref);
   void book_overcounted(uint32_t unit, uint32_t edge);
   void book_unarrived(BlockRef ref);
+  void go_on_in_loop(Position::InLoop& loop, uint64_t context);
+  void book_in_loop(const Position::InLoop& loop, uint64_t value);
   void unbook_entered(const TermKey& key);
   void unbook_overcounted(uint32_t unit, uint32_t edge);
   void note(const BookingKey& key, int64_t times);

@@ -92,6 +92,17 @@ void Ledger::book_overcounted(uint32_t unit, uint32_t edge) {
   CHECK(recording_ == nullptr) << "a thread began ahead of time";
 }
 
+// A loop's counter belongs to who is inside, so it is changed where it lies.  Threads that are gone
+// have none: all that is summed up will do.
+void Ledger::book_in_loop(const Position::InLoop& loop, uint64_t value) {
+  const uint32_t slot = booker_ == kInheritedSlot || booker_ == kEndedSlot ? 0 : booker_;
+  region_.add_to_counter(slot, loop.counter, static_cast<int64_t>(value));
+  if (recording_ == nullptr) return;
+  recording_->push_back([=](Ledger& l) {
+    l.region_.add_to_counter(slot, loop.counter, -static_cast<int64_t>(value));
+  });
+}
+
 void Ledger::unbook_entered(const TermKey& key) {
   const auto it = terms_.find(key);
   CHECK(it != terms_.end() && it->second.entered > 0) << "a thread that was not born";

@@ -55,7 +55,7 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
   const KeptBusy busy(kept_);
   booker_ = slot;
   leave(call, AbnormalKind::kSignalHandler, "a signal handler returns");
-  const std::optional<Interruption> record = interruptions_.take(slot, context);
+  std::optional<Interruption> record = interruptions_.take(slot, context);
   keep_interruptions(slot);
   if (!record) {
     issue("signals",
@@ -65,6 +65,7 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
   }
   if (back) {
     if (record->position.kind == Position::Kind::kInBlock) keep_where(slot, record->position.ref);
+    if (record->position.in_loop) go_on_in_loop(*record->position.in_loop, context);
     if (!record->inherited) returning_.insert_or_assign(slot, *record);
     return;
   }
@@ -72,6 +73,16 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
     leave_at(record->position, AbnormalKind::kSignalHandler, kElsewhere);
   }
   if (may_abandon(*record, stack_pointer)) abandon_to(slot, *record, stack_pointer);
+}
+
+// The handler may have changed the register that counts the loop: what was done so far counts by
+// the one that it had, what is to come by the other.
+void Ledger::go_on_in_loop(Position::InLoop& loop, uint64_t context) {
+  uint64_t now = 0;
+  const TargetAddr at(context + kContextOf[loop.reg]);
+  if (!process_.read_memory(at, &now, sizeof now)) return;
+  book_in_loop(loop, loop.value - now);
+  loop.value = now;
 }
 
 // Frames are left where the stack pointer goes up; or down to them, if it had been moved far above,
@@ -204,6 +215,7 @@ void Ledger::open_interruption(uint32_t slot, uint64_t context) {
   const bool has_counter =
       cache_.unit(ref.unit).plan.block_counter[ref.block] != translate::kNoCounter;
   if (has_counter && position.block_counted) book_uncounted(ref);
+  if (position.in_loop) book_in_loop(*position.in_loop, 0 - position.in_loop->value);
 }
 
 }  // namespace tally::engine

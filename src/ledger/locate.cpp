@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <array>
 
 #include "ledger/ledger.h"
 
@@ -47,6 +48,14 @@ Request entry_at(const Gateways& entries, CacheAddr address) {
   if (address < entries.syscall) return Request::kReturn;
   if (address < entries.event) return Request::kSyscall;
   return address < entries.ask ? Request::kEvent : Request::kAsk;
+}
+
+// By its number in encoding order.
+uint64_t register_of(const user_regs_struct& regs, uint8_t number) {
+  const std::array<uint64_t, 16> values = {
+      regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi,
+      regs.r8,  regs.r9,  regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15};
+  return values[number];
 }
 
 // Behind the `call` of a call block, where the way to a landing elsewhere may lie.
@@ -143,6 +152,35 @@ Position Ledger::behind_return(TargetAddr target) {
 }
 
 Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
+  Position p = place_of(regs, slot);
+  if (p.kind == Position::Kind::kInBlock) p.in_loop = loop_at(p, regs, slot);
+  return p;
+}
+
+// What a register has that counts the position's block, if the block's loop has been entered.
+std::optional<Position::InLoop> Ledger::loop_at(const Position& position,
+                                                const user_regs_struct& regs, uint32_t slot) const {
+  const Unit& unit = cache_.unit(position.ref.unit);
+  const Plan::Induction* induction = unit.plan.induction_of(position.ref.block);
+  if (induction == nullptr || !has_entered(CacheAddr(regs.rip))) return std::nullopt;
+  const auto counter = static_cast<uint32_t>(unit.plan.block_counter[induction->block]);
+  const uint64_t value = register_of(waiting_registers(regs, slot), induction->reg);
+  return Position::InLoop{counter, induction->reg, value};
+}
+
+// Whether a thread that is at a loop's block, or on its way there, has passed what tells its
+// counter: edges do so at the place from which on they count as taken.  The pieces that lead into
+// units from elsewhere do not, but for a door's end.
+bool Ledger::has_entered(CacheAddr address) const {
+  const Area* area = region_.area_at(address);
+  if (area == nullptr || address < area->gateway.end || area->is_among_asks(address)) return true;
+  const CodeRecord* record = cache_.record_at(address);
+  if (record == nullptr || record->in_unit()) return true;
+  return record->kind == CodeRecord::Kind::kDoor &&
+         address >= cache_.doors()[record->index].entered;
+}
+
+Position Ledger::place_of(const user_regs_struct& regs, uint32_t slot) {
   const CacheAddr address(regs.rip);
   const Area* area = region_.area_at(address);
   if (area == nullptr) {
@@ -204,6 +242,8 @@ Position Ledger::locate(const user_regs_struct& regs, uint32_t slot) {
       const bool call = cache_.unit(from.unit).procedure.blocks[from.block].end == isa::Flow::kCall;
       return call ? behind_call() : at_end_along(from, cache_.link_edge(pair.link));
     }
+    case CodeRecord::Kind::kDoor:
+      return at_start_of(cache_.doors()[record->index].to);
     case CodeRecord::Kind::kDispatch: {
       const SiteState& site = cache_.sites()[record->index];
       const BlockRef from{site.unit, site.site.block};
@@ -357,7 +397,7 @@ Position Ledger::locate_in_unit(const Unit& unit, uint32_t offset, const user_re
     switch (mark.kind) {
       case Mark::Kind::kEdgeStub: {
         const cfg::Edge& edge = unit.procedure.edges[mark.index];
-        if (offset < mark.counted_offset) return at_end_of({unit.id, edge.from});
+        if (offset < mark.counted_offset) return at_half_probe(unit, mark.index, offset);
         if (edge.to == cfg::kExitBlock) return at_end_along({unit.id, edge.from}, mark.index);
         return at_start_of({unit.id, edge.to});
       }
@@ -404,8 +444,22 @@ Position Ledger::locate_in_thunk(const Unit& unit, uint32_t offset) {
   return p;
 }
 
-Position Ledger::behind_inline_counter(const Unit& unit, uint32_t block) {
-  const uint32_t edge = unit.code.blocks[block].inline_edge;
+// On the way along an edge that is not yet taken: its counter may have counted it, though, while
+// that of a loop knows nothing.
+Position Ledger::at_half_probe(const Unit& unit, uint32_t edge, uint32_t offset) {
+  Position p = at_end_of({unit.id, unit.procedure.edges[edge].from});
+  for (const UnitCode::HalfProbe& half : unit.code.half_probes) {
+    if (half.edge == edge && offset >= half.counted) p.counted_edge = edge;
+  }
+  return p;
+}
+
+// Behind a block's instructions, where the way along one of its edges may have a probe.
+Position Ledger::on_inline_edge(const Unit& unit, uint32_t block, uint32_t offset) {
+  const BlockCode& code = unit.code.blocks[block];
+  if (code.edge_counted == 0) return at_end_of({unit.id, block});
+  const uint32_t edge = code.inline_edge;
+  if (offset < code.edge_counted) return at_half_probe(unit, edge, offset);
   const cfg::BlockIndex to = unit.procedure.edges[edge].to;
   return to == cfg::kExitBlock ? at_end_along({unit.id, block}, edge) : at_start_of({unit.id, to});
 }
@@ -456,10 +510,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
   if (!is_terminator) {
     if (into >= size) p.done = index;
     if (p.done == b.insn_count) {
-      if (code.edge_counted != 0 && offset >= code.edge_counted) {
-        return behind_inline_counter(unit, block);
-      }
-      return at_end_of(ref);
+      return on_inline_edge(unit, block, offset);
     }
     p.pc = insn_address(ref, p.done);
     return p;
@@ -467,10 +518,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
   switch (b.end) {
     case isa::Flow::kSystemCall:
       if (offset >= behind_syscall(unit, block)) {
-        if (code.edge_counted != 0 && offset >= code.edge_counted) {
-          return behind_inline_counter(unit, block);
-        }
-        return at_end_of(ref);
+        return on_inline_edge(unit, block, offset);
       }
       if (is_made_again(regs) && offset + isa::kSyscallBytes == behind_syscall(unit, block)) {
         return at_end_of(ref);
@@ -510,10 +558,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
       }
       break;
     default:
-      if (code.edge_counted != 0 && offset >= code.edge_counted) {
-        return behind_inline_counter(unit, block);
-      }
-      return at_end_of(ref);
+      return on_inline_edge(unit, block, offset);
   }
   p.pc = insn_address(ref, p.done);
   return p;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <cstdlib>
 
+#include "cache/inductions.h"
 #include "profile/counts.h"
 
 namespace tally::engine {
@@ -51,8 +52,9 @@ void ThreadTotals::settle(Slot& slot, uint32_t number) {
 uint64_t ThreadTotals::counted(uint32_t slot) const {
   uint64_t sum = 0;
   const std::vector<uint64_t>& weights = weights_.of_counters();
+  const Translated& cache = weights_.cache();
   region_.for_each_counter(slot, weights.size(), [&](size_t counter, uint64_t value) {
-    sum += value * weights[counter];
+    sum += runs_counted(cache, counter, value).value_or(0) * weights[counter];
   });
   return sum;
 }

@@ -128,13 +128,40 @@ void UnitEmitter::apply_near_fixups() {
 }
 
 void UnitEmitter::emit_next(BlockIndex b, uint32_t edge_index) {
-  const int32_t counter = plan_.edge_counter[edge_index];
-  if (counter != kNoCounter) {
-    code_.blocks[b].edge_counted =
-        emit_count(counter, procedure_.flags_live_into(procedure_.edges[edge_index]));
+  if (has_probe(edge_index)) {
+    code_.blocks[b].edge_counted = emit_edge_probe(edge_index);
     code_.blocks[b].inline_edge = edge_index;
   }
   emit_jump_along(b, edge_index, true);
+}
+
+// The register that the edge crosses a loop's border with, and which way.
+std::optional<UnitEmitter::CrossedEdge> UnitEmitter::crossed_by(uint32_t edge_index) const {
+  if (plan_.inductions.empty()) return std::nullopt;
+  const Edge& edge = procedure_.edges[edge_index];
+  if (edge.from == edge.to) return std::nullopt;
+  const auto crossed = [&](const Plan::Induction& induction, Crossing crossing) {
+    return CrossedEdge{crossing, static_cast<uint32_t>(plan_.block_counter[induction.block]),
+                       induction.reg};
+  };
+  const Plan::Induction* from = plan_.induction_of(edge.from);
+  if (from != nullptr) return crossed(*from, Crossing::kLeaves);
+  const Plan::Induction* to = edge.to == cfg::kExitBlock ? nullptr : plan_.induction_of(edge.to);
+  if (to != nullptr) return crossed(*to, Crossing::kEnters);
+  return std::nullopt;
+}
+
+// The edge's counter, and what crossing it does to a loop's; from where on both are done.
+uint32_t UnitEmitter::emit_edge_probe(uint32_t edge_index) {
+  const uint8_t live = procedure_.flags_live_into(procedure_.edges[edge_index]);
+  const int32_t counter = plan_.edge_counter[edge_index];
+  const uint32_t counted = counter == kNoCounter ? at() : emit_count(counter, live);
+  const std::optional<CrossedEdge> crossed = crossed_by(edge_index);
+  if (!crossed) return counted;
+  if (counter != kNoCounter) code_.half_probes.push_back({edge_index, counted});
+  const auto flags = static_cast<uint8_t>(live | request_.flags_assumed_live);
+  return to_unit_offset(
+      emit_crossing(*as_, crossed->crossing, crossed->counter, crossed->reg, flags));
 }
 
 void UnitEmitter::add_link(Field field, LinkAddr target, BlockIndex block, uint32_t edge) {
@@ -147,7 +174,7 @@ void UnitEmitter::add_link(Field field, LinkAddr target, BlockIndex block, uint3
 
 void UnitEmitter::emit_taken(BlockIndex b, uint32_t edge_index, Field field) {
   const Edge& edge = procedure_.edges[edge_index];
-  if (plan_.edge_counter[edge_index] != kNoCounter) {
+  if (has_probe(edge_index)) {
     taken_edges_.push_back({field, edge_index});
   } else if (edge.to == cfg::kExitBlock) {
     add_link(field, edge.target, b, edge_index);
@@ -166,7 +193,7 @@ void UnitEmitter::emit_conditional(BlockIndex b, const Insn& insn) {
   if (is_plain_inside(along)) {
     emit_jump_inside(condition, b, procedure_.edges[along].to);
   } else {
-    const bool is_link = plan_.edge_counter[along] == kNoCounter;
+    const bool is_link = !has_probe(along);
     if (is_link || (has_asks() && leaves_out(procedure_.edges[along]))) as_->align_patch_jcc();
     as_->jcc(condition, as_->here().value());
     emit_taken(b, along, last_field());

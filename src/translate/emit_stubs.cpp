@@ -184,8 +184,7 @@ uint32_t UnitEmitter::emit_edge_stub(uint32_t edge_index) {
   const uint32_t begin = at();
   mark(Mark::Kind::kEdgeStub, edge_index);
   const size_t own_mark = code_.marks.size() - 1;
-  code_.marks[own_mark].counted_offset =
-      emit_count(plan_.edge_counter[edge_index], procedure_.flags_live_into(edge));
+  code_.marks[own_mark].counted_offset = emit_edge_probe(edge_index);
   emit_jump_along(edge.from, edge_index, false);
   return begin;
 }

@@ -99,17 +99,19 @@ void UnitEmitter::emit_block(BlockIndex b) {
   }
   if (request_.checked) emit_check(b, 0);
   const int32_t counter = plan_.block_counter[b];
+  const Plan::Induction* induction = plan_.induction_of(b);
   uint8_t live = 0;
   code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);
   code.counts_in_return = live != 0 && block.end == Flow::kReturn && request_.where == 0 &&
                           request_.flags_assumed_live == 0;
   if (code.counts_in_return) code.probe_insn = block.insn_count;
+  if (induction != nullptr) code.probe_insn = induction->insn + 1;
   jump_ = jump_of(b);
   for (uint32_t i = 0; i < block.insn_count; ++i) {
     const uint32_t index = block.first_insn + i;
     if (i == code.probe_insn) {
       code.probe_begin = at();
-      code.probe_counted = emit_count(counter, live);
+      code.probe_counted = induction != nullptr ? at() : emit_count(counter, live);
     }
     emit_events(index);
     if (jump_.head && i == jump_.head->jump.first) emit_index_head();
@@ -514,7 +516,7 @@ constexpr size_t kUnitOverheadBytes = 256;
 // Landing (80), counter (38), thunk, terminator and stubs (190), room in front (230), and what each
 // instruction may grow.
 size_t block_bound_bytes(const cfg::Block& block) {
-  return block.size_bytes + 600u + block.insn_count * 4u;
+  return block.size_bytes + 720u + block.insn_count * 4u;
 }
 }  // namespace
 
@@ -529,7 +531,7 @@ size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code) {
   for (size_t b = 0; b < code.blocks.size(); ++b) {
     if (!code.blocks[b].exists()) bound += block_bound_bytes(procedure.blocks[b]);
   }
-  constexpr size_t kEdgeStubBytesMax = 64;
+  constexpr size_t kEdgeStubBytesMax = 128;
   return bound + kEdgeStubBytesMax * code.waits.size();
 }
 

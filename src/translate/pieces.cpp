@@ -41,6 +41,26 @@ uint32_t emit_counter_and_rcx(Assembler& as, uint32_t counter, uint8_t flags_liv
   return counts_first ? counted : emit_counter(as, counter, flags_live);
 }
 
+// counter - reg is ~(~counter + reg): neither `not` nor `lea` changes a flag.
+uint32_t emit_crossing(Assembler& as, Crossing crossing, uint32_t counter, uint8_t reg,
+                       uint8_t flags_live) {
+  const bool enters = crossing == Crossing::kEnters;
+  const uint32_t at = counter_offset(counter);
+  if (flags_live == 0) {
+    enters ? as.sub_gs_reg(at, reg) : as.add_gs_reg(at, reg);
+    return as.offset();
+  }
+  as.mov_gs_rcx(tcb::kSpillProbe);
+  as.mov_rcx_gs(at);
+  if (enters) as.not_rcx();
+  as.lea_rcx_rcx_reg(reg);
+  if (enters) as.not_rcx();
+  as.mov_gs_rcx(at);
+  const uint32_t crossed = as.offset();
+  as.mov_rcx_gs(tcb::kSpillProbe);
+  return crossed;
+}
+
 Verify emit_verify(Assembler& as, uint64_t original, Compare compare) {
   constexpr unsigned kJrcxzBytes = 2;
   Verify verify;

@@ -88,6 +88,7 @@
 // it goes on with, if what is jumped to looks at them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -114,6 +115,19 @@ struct Plan {
     uint32_t event = 0;
   };
   std::vector<Event> events;  // sorted by insn
+  // Blocks whose counter is a register of the program's (cache/inductions.h): one that the block,
+  // which leads to itself, moves by a constant.  Sorted by block; no two lead to each other.
+  struct Induction {
+    uint32_t block = 0;
+    uint32_t insn = 0;  // of the block, which moves the register
+    uint8_t reg = 0;    // neither rcx nor rsp
+    int64_t step = 0;   // by which; not 0
+  };
+  std::vector<Induction> inductions;
+  const Induction* induction_of(uint32_t block) const {
+    const auto it = std::ranges::lower_bound(inductions, block, {}, &Induction::block);
+    return it == inductions.end() || it->block != block ? nullptr : &*it;
+  }
   // Blocks as they are to lie in the code, and how many of them in the body; empty: all, by
   // address.
   std::vector<uint32_t> order;
@@ -177,7 +191,7 @@ struct Mark {
   uint32_t offset = 0;
   Kind kind = Kind::kEdgeStub;
   uint32_t index = 0;           // edge, link, site, syscall site, check, block (unit-local)
-  uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted
+  uint32_t counted_offset = 0;  // kEdgeStub: from here on the edge is counted, and crossed
   // Others: a jump, by which other stubs may go, too; tcb::kArgument says whose thread it is.
   uint32_t ask_offset = UINT32_MAX;
 };
@@ -317,6 +331,12 @@ struct UnitCode {
     }
     return nullptr;
   }
+  // Edges that have a counter and cross a loop's border: from where on they are counted only.
+  struct HalfProbe {
+    uint32_t edge = 0;
+    uint32_t counted = 0;
+  };
+  std::vector<HalfProbe> half_probes;
   std::vector<Check> checks;
   struct EventResume {
     uint32_t event = 0;
@@ -405,6 +425,12 @@ uint32_t emit_counter(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
 uint32_t emit_counter_through_rcx(isa::Assembler& as, uint32_t counter);
 // The same where rcx is to be loaded from the thread's block, which then has no other to spill it.
 uint32_t emit_counter_and_rcx(isa::Assembler& as, uint32_t counter, uint8_t flags_live);
+
+// What a register has when control enters a loop is taken from a counter, what it has when control
+// leaves is added to it (Plan::Induction): the offset from which on that is done.
+enum class Crossing : uint8_t { kEnters, kLeaves };
+uint32_t emit_crossing(isa::Assembler& as, Crossing crossing, uint32_t counter, uint8_t reg,
+                       uint8_t flags_live);
 
 // Compares where control wants to go (gs:[target]) with an original address; falls through when
 // equal, else jumps to a field (offset returned, 0 if unused) that the caller points somewhere.

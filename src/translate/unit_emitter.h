@@ -242,9 +242,19 @@ class UnitEmitter {
   // Where a 32-bit distance leads that stands for an edge.
   void emit_taken(BlockIndex b, uint32_t edge_index, Field field);
   bool is_plain_inside(uint32_t edge_index) const {
-    return plan_.edge_counter[edge_index] == kNoCounter &&
-           procedure_.edges[edge_index].to != cfg::kExitBlock;
+    return !has_probe(edge_index) && procedure_.edges[edge_index].to != cfg::kExitBlock;
   }
+  // Whether there is anything to do on the way along it.
+  bool has_probe(uint32_t edge_index) const {
+    return plan_.edge_counter[edge_index] != kNoCounter || crossed_by(edge_index);
+  }
+  struct CrossedEdge {  // enters or leaves a loop whose counter is a register
+    Crossing crossing = Crossing::kEnters;
+    uint32_t counter = 0;
+    uint8_t reg = 0;
+  };
+  std::optional<CrossedEdge> crossed_by(uint32_t edge_index) const;
+  uint32_t emit_edge_probe(uint32_t edge_index);
   void emit_conditional(BlockIndex b, const Insn& insn);
 
   // loop, jrcxz: only 8-bit distances, so they hop over a jump to the fall-through path.

@@ -11,13 +11,14 @@ those of one program with STEPS=NAME/CONFIGURATION."""
 import collections
 import csv
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 
 import processes
 from programs import Program, build
-from refusal import TALLY, WORK, complain, finish, path, run
+from refusal import TALLY, WORK, accepted, complain, finish, path, run
 
 ENDS = 40  # at least
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -28,6 +29,7 @@ PROGRAMS = {
     "asm_jump_middle": ("gcc", "O0", "pie", "nolibc"),
     "asm_jump_out": ("gcc", "O0", "pie", "nolibc"),
     "asm_jump_out_large": ("gcc", "O0", "nopie", "nolibc"),
+    "asm_loops_few": ("gcc", "O0", "pie", "nolibc"),
     "asm_sealed": ("gcc", "O0", "nopie", "nolibc"),
     "asm_return_out": ("gcc", "O0", "nopie", "nolibc"),
     "asm_return_pops": ("gcc", "O0", "pie", "nolibc"),
@@ -41,8 +43,10 @@ DEFERRED = ("--stress-defer",)
 WITH_DEFERRED = ("asm_jump_middle", "asm_return_out")
 # These surely ask again once something was translated in mid-run, from described code.
 PAIRED_LATE = ("tail_call",)
-# Each end is that of a first run.
-FIRST = dict(processes.ENVIRONMENT, TALLY_CACHE="")
+# In later runs loops of these are counted by registers.
+WITH_LOOPS = ("asm_loops_few",)
+# Each end is that of a first run, or of one with what two earlier runs have left.
+TAUGHT = path("taught")
 
 
 def native(program):
@@ -53,11 +57,27 @@ def native(program):
         return [(row["module"], int(row["address"], 16)) for row in csv.DictReader(f)]
 
 
-def end_after(program, steps, options, said):
+def environment(taught):
+    """What each of the runs finds is the same: it is copied for it."""
+    now = path("now")
+    shutil.rmtree(now, ignore_errors=True)
+    if taught:
+        shutil.copytree(TAUGHT, now)
+    return dict(processes.ENVIRONMENT, TALLY_CACHE=now if taught else "")
+
+
+def teach(program):
+    shutil.rmtree(TAUGHT, ignore_errors=True)
+    for _ in range(2):
+        accepted(["profile", "-o", path("lesson.tally"), "--", program], "lesson",
+                 env=dict(processes.ENVIRONMENT, TALLY_CACHE=TAUGHT))
+
+
+def end_after(program, steps, options, said, taught):
     """Whether it was killed, what was counted, and the facts."""
     file = path("ended.tally")
     done = run(["profile", "-o", file, *options, f"--stress-end={steps}", "--", program],
-               f"{said}, signal", env=FIRST)
+               f"{said}, signal", env=environment(taught))
     if done.stderr:
         complain(f"{said}: says on stderr: {done.stderr.decode(errors='replace').strip()}")
     text = subprocess.run([TALLY, "dump", "instructions", file, "--format=csv"], check=True,
@@ -70,18 +90,20 @@ def end_after(program, steps, options, said):
 
 
 class Ends:
-    def __init__(self, program, options):
-        self.program, self.options = program, options
-        self.what = f"{os.path.basename(program)} {' '.join(options)}"
+    def __init__(self, program, options, taught=False):
+        self.program, self.options, self.taught = program, options, taught
+        self.what = f"{os.path.basename(program)} {' '.join(options)}{' later' * taught}"
         self.order = native(program)
         self.tried = {}  # by steps: how many instructions
-        self.paired = self.paired_late = self.by_index = 0
+        self.paired = self.paired_late = self.by_index = self.loops = 0
 
     def at(self, steps):
         """How many instructions were executed then; None if the program ended by itself."""
         said = f"{self.what}, end after {steps}"
-        killed, counted, facts = end_after(self.program, steps, self.options, said)
+        killed, counted, facts = end_after(self.program, steps, self.options, said,
+                                           self.taught)
         self.by_index += int(facts["jumps_by_index"])
+        self.loops += int(facts["loops_by_register"]) > 0
         self.paired += int(facts["returns_paired"])
         self.paired_late += int(facts["procedures_paired_late"])
         total = sum(counted.values())
@@ -121,9 +143,16 @@ for name, config in PROGRAMS.items():
                   if os.path.exists(p))
     program = build(Program(source), config, WORK)
     further = [BY_INDEX] * ("by_index" in name) + [DEFERRED] * (name in WITH_DEFERRED)
-    for options in (*WAYS, *further):
-        ends = Ends(program, options)
+    later = name in WITH_LOOPS
+    if later:
+        teach(program)
+    ways = [*WAYS, *further]
+    for options, taught in ((o, t) for t in range(1 + later) for o in ways):
+        ends = Ends(program, options, taught=bool(taught))
         ends.try_all(every=wanted != "")
+        # What ends before the program's own code is translated has none.
+        if taught and ends.loops < len(ends.tried) // 2:
+            complain(f"{ends.what}: in {ends.loops} of the ends a register counted")
         if options == BY_INDEX and ends.by_index < len(ends.tried):
             complain(f"{ends.what}: {ends.by_index} jumps went by the program's index")
         stressed = "--stress-renewal" in options  # which may pair the returns of any of them

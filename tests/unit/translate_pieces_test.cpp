@@ -289,6 +289,34 @@ TEST_P(Pieces, ACounterCountsToTheLastBitAndKeepsLiveFlags) {
   }
 }
 
+// rcx is what the counter goes through where flags are live; rdi and rsi have what the test gives.
+TEST_P(Pieces, WhatARegisterHasIsTakenAndGiven) {
+  const uint8_t live = GetParam();
+  constexpr uint8_t kRsi = 6, kRdi = 7;
+  for (const uint8_t reg : {kRsi, kRdi}) {
+    for (const Crossing crossing : {Crossing::kEnters, Crossing::kLeaves}) {
+      isa::Assembler as = code_.assembler(0);
+      emit_enter(as);
+      const uint32_t done = emit_crossing(as, crossing, 3, reg, live);
+      EXPECT_LE(done, as.offset());
+      as.mov_gs_rcx(tcb::kArgument);
+      emit_leave(as, kHit);
+      for (uint64_t start : {uint64_t{0}, uint64_t{0xffffffff}, ~uint64_t{0}}) {
+        for (uint64_t flags : {uint64_t{0}, kStatusFlags, uint64_t{1}}) {
+          const uint64_t rdi = 0x923456789abcdef1, rsi = flags | kFlagsAlwaysSet;
+          block_.put(counter_offset(3), start);
+          const uint64_t result = entry_at(code_, 0)(rdi, rsi);
+          const uint64_t had = reg == kRsi ? rsi : rdi;
+          const uint64_t expected = crossing == Crossing::kEnters ? start - had : start + had;
+          EXPECT_EQ(block_.get(counter_offset(3)), expected);
+          EXPECT_EQ(block_.get(tcb::kArgument), rdi) << "rcx was changed";
+          EXPECT_EQ(status_of(result) & in_rflags(live), flags & in_rflags(live));
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Live, Pieces,
                          testing::Values(0, isa::flag::kCarry, isa::flag::kZero, isa::flag::kAll));
 
