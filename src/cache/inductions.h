@@ -3,7 +3,7 @@
 // Problem.  What is left to count, where counters lie best, is loops: a block that leads to itself
 // has a chord however the spanning tree lies, and an increment with each of its runs.
 //
-// Idea.  Most such blocks move a register by a constant: an index, a pointer.  How often they ran
+// Idea.  Many such blocks move a register by a constant: an index, a pointer.  How often they ran
 // is how far it got.  What it has when control enters the loop is taken from a counter, and what it
 // has when control leaves is added:
 //

@@ -193,7 +193,7 @@ struct Run {
   double target_cpu_seconds = 0;
   double monitor_cpu_seconds = 0;
   uint64_t counters = 0;            // counters placed
-  uint64_t counter_increments = 0;  // sum of all counters
+  uint64_t counter_increments = 0;  // sum of all counters but those of loops_by_register
   uint64_t code_cache_bytes = 0;
   uint64_t instructions_translated = 0;
   uint64_t misses = 0;

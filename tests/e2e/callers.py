@@ -11,6 +11,7 @@ import subprocess
 
 import taught
 from refusal import TALLY, compile_c, complain, finish, path
+from taught import same
 
 SOURCE = r"""
 #define _GNU_SOURCE
@@ -99,17 +100,8 @@ HOW = ("", "threads", "fork", "end", "ticks", "more", VARIES)
 class Run(taught.Run):
     def __init__(self, how="", cache=FOLDER, options=()):
         super().__init__(PROGRAM, [how], cache, options, ("instructions", "blocks", "edges"))
-        self.counts = [[row for row in rows if row[-1] != "0"] for rows in self.counts]
         self.left = self.fact("procedures_left_to_callers")
         self.increments = self.fact("counter_increments")
-
-
-def same(what, one, other):
-    if one.stdout != other.stdout:
-        complain(f"{what}: printed {other.stdout!r} instead of {one.stdout!r}")
-    for left, right in zip(one.counts, other.counts):
-        if left != right or not left:
-            complain(f"{what}: {sorted(set(left) ^ set(right))[:6]}")
 
 
 def counting(file):

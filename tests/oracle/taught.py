@@ -42,3 +42,13 @@ class Run:
 
     def fact(self, name):
         return int(self.facts[name])
+
+
+def same(what, one, other):
+    """Complains unless two runs printed the same and executed the same, each as often."""
+    if one.stdout != other.stdout:
+        complain(f"{what}: printed {other.stdout!r} instead of {one.stdout!r}")
+    for rows in zip(one.counts, other.counts):
+        left, right = ([row for row in each if row[-1] != "0"] for each in rows)
+        if left != right or not left:
+            complain(f"{what}: {sorted(set(left) ^ set(right))[:6]}")

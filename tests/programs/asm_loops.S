@@ -51,11 +51,11 @@ second:
   jnz second
 third:
   // Where an indirect jump leads there, no register tells.
-  mov $3, %ecx
+  mov $3, %r9d
   lea told(%rip), %rax
   jmp *%rax
 told:
-  dec %rcx
+  dec %r9
   jnz told
   // Into the middle of one of two blocks, which none tells, either.
   mov $9, %r10d

@@ -6,28 +6,17 @@
 #include <random>
 
 #include "cache/plan.h"
+#include "hand_assembled.h"
 
 namespace tally::engine {
 namespace {
 
 using translate::kNoCounter;
 
-constexpr uint64_t kBase = 0x401000;
-
-class CacheInductions : public ::testing::Test {
+class CacheInductions : public HandAssembled {
  protected:
   void discover(std::vector<uint8_t> code) {
-    code_ = std::move(code);
-    view_.code_at = [this](LinkAddr at) {
-      const uint64_t offset = at.value() - kBase;
-      return offset < code_.size() ? std::span<const uint8_t>(code_).subspan(offset)
-                                   : std::span<const uint8_t>();
-    };
-    view_.read_data = [](LinkAddr, void*, size_t) { return false; };
-    cfg::DiscoverRequest request;
-    request.entry = LinkAddr(kBase);
-    request.range = {request.entry, LinkAddr(kBase + code_.size())};
-    procedure_ = cfg::Discoverer(view_).discover(request);
+    HandAssembled::discover(std::move(code));
     sizes_.clear();
     for (const isa::Insn& insn : procedure_.insns) sizes_.push_back(insn.size);
   }
@@ -55,9 +44,6 @@ class CacheInductions : public ::testing::Test {
     return plan;
   }
 
-  std::vector<uint8_t> code_;
-  cfg::CodeView view_;
-  cfg::Procedure procedure_;
   std::vector<uint8_t> sizes_;
 };
 

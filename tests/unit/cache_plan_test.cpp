@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/edge_weights.h"
+#include "hand_assembled.h"
 
 namespace tally::engine {
 namespace {
@@ -14,24 +15,8 @@ namespace {
 using cfg::EdgeKind;
 using translate::kNoCounter;
 
-constexpr uint64_t kBase = 0x401000;
-
-class CachePlan : public ::testing::Test {
+class CachePlan : public HandAssembled {
  protected:
-  // The procedure of all of the code.  Callees lie outside, where nothing can be known of them.
-  void discover(std::vector<uint8_t> code) {
-    code_ = std::move(code);
-    view_.code_at = [this](LinkAddr at) {
-      const uint64_t offset = at.value() - kBase;
-      return offset < code_.size() ? std::span<const uint8_t>(code_).subspan(offset)
-                                   : std::span<const uint8_t>();
-    };
-    view_.read_data = [](LinkAddr, void*, size_t) { return false; };
-    cfg::DiscoverRequest request;
-    request.entry = LinkAddr(kBase);
-    request.range = {request.entry, LinkAddr(kBase + code_.size())};
-    procedure_ = cfg::Discoverer(view_).discover(request);
-  }
   translate::Plan plan(PlacementKind kind, const MeasuredWeights& measured) {
     uint32_t counters = 0;
     return make_plan(procedure_, view_, kind, measured, [&] { return counters++; });
@@ -48,10 +33,6 @@ class CachePlan : public ::testing::Test {
     for (const int32_t counter : counters) all.push_back(counter != kNoCounter);
     return all;
   }
-
-  std::vector<uint8_t> code_;
-  cfg::CodeView view_;
-  cfg::Procedure procedure_;
 };
 
 // In the middle of three blocks that run alike no flag is known to be dead: the callee may read
