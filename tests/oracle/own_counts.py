@@ -9,7 +9,9 @@ import os
 import sqlite3
 import subprocess
 
-from refusal import accepted, complain, path
+from refusal import accepted, complain, expect_accepted, path, run
+
+TRIES = 3
 
 # Children that execute the program in the mode `mode_of(i)` and are killed at some moment, once
 # they have written a byte.
@@ -85,13 +87,27 @@ class CountedRun:
     def __init__(self, program, mode, words, *options, number_of=int, env=None):
         self.what = f"{os.path.basename(program)} {mode} {' '.join(options)}"
         shared, self.file = path("counts"), path("run.tally")
-        blank(shared, words)
-        self.stdout = accepted(["profile", "-o", self.file, *options, "--", program, shared, mode],
-                               self.what, timeout=120, env=env).stdout
+        command = ["profile", "-o", self.file, *options, "--", program, shared, mode]
+        # Who is killed from outside at the very moment at which Tally lets a thread go on may end
+        # unseen, and is named then (docs/bugs.md, "Threads that vanished at the birth of another").
+        for _ in range(TRIES if mode == "kill" else 1):
+            blank(shared, words)
+            done = run(command, self.what, timeout=120, env=env)
+            if done.status != 0 or not self.has_vanished():
+                break
+        self.stdout = expect_accepted(done, self.what).stdout
         self.own = words_of(shared)
         self.at = {number_of(name): at for name, at in addresses(program).items()}
         self.rows, self.edges = self.dump("instructions", program), self.dump("edges", program)
         expect_own(self.what, counts_of(self.rows), program, self.own, number_of)
+
+    def has_vanished(self):
+        with sqlite3.connect(self.file) as database:
+            issues = [message for (message,) in database.execute("SELECT message FROM issues")]
+        if not any(message.startswith("vanished") for message in issues):
+            return False
+        print(f"{self.what}: a thread ended unseen, and {len(issues)} things are named")
+        return True
 
     def dump(self, what, program):
         own = [row for row in dumped(what, self.file, self.what)

@@ -54,7 +54,10 @@ def refused(arguments, what, statuses, says=(), **more):
 
 
 def accepted(arguments, what, status=0, quiet=True, **more):
-    done = run(arguments, what, **more)
+    return expect_accepted(run(arguments, what, **more), what, status, quiet)
+
+
+def expect_accepted(done, what, status=0, quiet=True):
     said = done.stderr.decode(errors="replace").strip()
     if done.status != status:
         complain(f"{what}: ended with {done.end()}, expected status {status}: {said}")
