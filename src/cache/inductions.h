@@ -19,6 +19,9 @@
 // elsewhere, what the register has is added then (Ledger::leave_at); whoever comes to the middle by
 // a way that only showed at run time passes a door, which does what edges into the loop do.
 //
+// That needs weights: those of an earlier run, or, where a procedure is translated again, of this
+// one (engine/renewal.h).
+//
 // Only where all ways in and out are branches inside the procedure, and nothing but that one
 // instruction writes the register, in whatever part, is a loop counted so.  What the plan says is
 // looked at anew whenever a procedure is read back: a record may be wrong.

@@ -10,6 +10,7 @@
 
 #include "base/sieve.h"
 #include "cache/code_cache.h"
+#include "cache/inductions.h"
 
 namespace tally::engine {
 
@@ -23,7 +24,7 @@ bool CodeCache::is_renewable(uint32_t id) const {
   return !unit.dead && (is_first || has_former_returns(unit)) && unit.code.is_whole &&
          !unit.replaceable && !unit.open_calls && !unit.checked && !unit.left_to_callers() &&
          !unit.module->gone && !unit.module->from_memory && !unit.module->generated &&
-         unit.plan.events.empty() && unit.plan.inductions.empty();
+         unit.plan.events.empty();
 }
 
 std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
@@ -71,9 +72,20 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   KnownProcedure known;
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
-    const MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder)};
-    known.plan = make_plan(*procedure, old.module->view, placement_, measured,
-                           [&] { return known.counters++; });
+    const cfg::CodeView& view = old.module->view;
+    const std::function<bool(uint32_t)> is_inductive = [&](uint32_t block) {
+      return induction_of(*procedure, unit->insn_sizes, view, block).has_value();
+    };
+    const MeasuredWeights measured{{},
+                                   renewal.steps,
+                                   optimizations_.has(Optimization::kOrder),
+                                   false,
+                                   may_induce(*unit) ? is_inductive : nullptr};
+    known.plan =
+        make_plan(*procedure, view, placement_, measured, [&] { return known.counters++; });
+    if (placement_ == PlacementKind::kEdges) {
+      find_inductions(*procedure, unit->insn_sizes, view, known.plan);
+    }
     known.expected = expected_counts(*procedure, known.plan, known.counters, renewal.steps,
                                      static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
   }

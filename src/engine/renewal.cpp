@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cache/edge_weights.h"
+#include "cache/inductions.h"
 
 namespace tally::engine {
 
@@ -33,13 +34,14 @@ constexpr uint64_t kFormerReturns = 4;
 // Of all increments, what tells how hard returns are to foretell, and what is paired then.
 constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
 
-// (Of a loop that a register counts, nothing is known before it has ended.)
-uint64_t increments_of(const Unit& unit, const std::vector<uint64_t>& counters) {
+// But for loops that a register counts, which are none.
+uint64_t increments_of(const CodeCache& cache, const Unit& unit,
+                       const std::vector<uint64_t>& counters) {
   uint64_t sum = 0;
-  if (!unit.plan.inductions.empty()) return 0;
   for (const auto* ids : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
     for (const int32_t id : *ids) {
-      if (id != kNoCounter) sum += counters[static_cast<size_t>(id)];
+      const bool counts = id != kNoCounter && !cache.is_induced(static_cast<size_t>(id));
+      if (counts) sum += counters[static_cast<size_t>(id)];
     }
   }
   return sum;
@@ -80,6 +82,10 @@ std::vector<uint64_t> Renewals::counters(uint32_t slots) const {
     region_.for_each_counter(slot, result.size(),
                              [&](size_t counter, uint64_t value) { result[counter] += value; });
   }
+  // What a thread has taken that is in such a loop makes no number of runs, or a wrong one.
+  for (const auto& [counter, step] : cache_.induced_steps()) {
+    result[counter] = runs_of_loop(result[counter], step).value_or(0);
+  }
   return result;
 }
 
@@ -89,7 +95,7 @@ std::vector<uint32_t> Renewals::worthwhile(const std::vector<uint64_t>& counters
     if (!cache_.is_renewable(unit->id)) continue;
     uint64_t wanted = kIncrementsForUnit + kIncrementsForBlock * unit->procedure.blocks.size();
     if (cache_.has_former_returns(*unit)) wanted /= kFormerReturns;
-    const uint64_t increments = increments_of(*unit, counters);
+    const uint64_t increments = increments_of(cache_, *unit, counters);
     if (increments >= wanted || (always_ && increments > 0)) result.push_back(unit->id);
   }
   return result;
@@ -208,7 +214,7 @@ std::vector<uint32_t> Renewals::busy(const std::vector<uint64_t>& counters, uint
   std::vector<std::pair<uint32_t, uint64_t>> counted;
   uint64_t total = 0;
   for (const auto& unit : cache_.units()) {
-    const uint64_t increments = increments_of(*unit, counters);
+    const uint64_t increments = increments_of(cache_, *unit, counters);
     if (increments == 0) continue;
     counted.emplace_back(unit->id, increments);
     total += increments;
@@ -226,7 +232,8 @@ bool Renewals::asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows
                               const std::vector<uint64_t>& counters) const {
   constexpr uint64_t kIncrementsForCall = 20;  // where there are fewer calls they do not matter
   uint64_t increments = 0;
-  for (const Solved& one : solved) increments += increments_of(cache_.unit(one.unit), counters);
+  for (const Solved& one : solved)
+    increments += increments_of(cache_, cache_.unit(one.unit), counters);
   const Recollection::Returns returns = measure_returns(calls_of(solved, flows, counters));
   return returns.calls * kIncrementsForCall >= increments && are_hard(returns);
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Loops that a register of the program's counts, in later runs: no count is another for it, however
-a thread leaves the loop or comes to it.  Handlers go on in it, also with another register, leave it
-by longjmp and by their context, come to its middle, fork, fail to become another program; programs
-end while threads are in it, and what they had stored last says how often it ran."""
+"""Loops that a register of the program's counts, in later runs, and in first ones where procedures
+are translated again: no count is another for it, however a thread leaves the loop or comes to it.
+Handlers go on in it, also with another register, leave it by longjmp and by their context, come to
+its middle, fork, fail to become another program; programs end while threads are in it, and what
+they had stored last says how often it ran."""
 import itertools
 import os
 import pathlib
@@ -150,6 +151,10 @@ PROGRAM = compile_c("loops", SOURCE, "-O2", "-pthread")
 HANDLED = ("retry", "out", "over", "middle", "page", "back", "execs", "vforks", "forks")
 
 
+# In a first run of some milliseconds nothing else makes loops be counted so.
+STRESS = "--stress-renewal"
+
+
 def run(how="", cache=FOLDER, options=()):
     return taught.Run(PROGRAM, [how] if how else [], cache, options,
                       ("instructions", "blocks", "edges"))
@@ -160,10 +165,13 @@ def loops_of(what, one):
         complain(f"{what}: {one.facts['loops_by_register']} loops are counted by a register")
 
 
-plain = {how: run(how, cache="") for how in ("", *HANDLED)}
+plain = {how: run(how, "", ["--no-opt=renewal"]) for how in ("", *HANDLED)}
 for how, one in plain.items():
     if one.fact("loops_by_register") != 0:
-        complain(f"{how}: loops are counted by registers without a record")
+        complain(f"{how}: loops are counted by registers without weights")
+    stressed = run(how, "", [STRESS])
+    same(f"{how}, first run", one, stressed)
+    loops_of(f"{how}, first run", stressed)
 first = run()
 second = run()
 same("the first run", plain[""], first)
@@ -182,13 +190,13 @@ for turn in range(2):
         loops_of(f"{how}, turn {turn}", again)
 OPTIONS = ("--no-opt=found", "--no-opt=defer", "--no-opt=flags", "--no-opt=order",
            "--no-opt=callers", "--no-opt=low32", "--no-opt=asks", "--stress-defer",
-           "--stress-renewal", "--stress-index",
-           "--no-opt=near", "--no-opt=shared")
+           STRESS, "--stress-index", "--no-opt=near", "--no-opt=shared")
 for option, how in zip(OPTIONS, itertools.cycle(("middle", "back", "forks", "vforks", "over"))):
     again = run(how, options=[option])
     same(f"{how} {option}", plain[how], again)
     loops_of(f"{how} {option}", again)
-for options in (["--no-opt=weights"], ["--no-opt=recall"], ["--placement=blocks"]):
+for options in (["--no-opt=weights,renewal"], ["--no-opt=recall,renewal"], ["--placement=blocks"],
+                ["--no-opt=recall,induction", STRESS]):
     again = run("back", options=options)
     same(f"back {options}", plain["back"], again)
     if again.fact("loops_by_register") != 0:
@@ -197,9 +205,9 @@ for options in (["--no-opt=weights"], ["--no-opt=recall"], ["--placement=blocks"
 
 # ---- programs that end in a loop -----------------------------------------------------------------
 
-def profiled(arguments, cache):
+def profiled(arguments, cache, *options):
     name = path("ended.tally")
-    done = subprocess.run([TALLY, "profile", "-o", name, "--", PROGRAM, *arguments],
+    done = subprocess.run([TALLY, "profile", "-o", name, *options, "--", PROGRAM, *arguments],
                           capture_output=True, check=False,
                           env=dict(os.environ, TALLY_CACHE=str(cache)))
     instructions = {}
@@ -218,9 +226,9 @@ SYMBOLS = {name: int(address, 16) for address, _, name in re.findall(
     r"^([0-9a-f]+) (\w) (\w+)$", subprocess.run(["nm", PROGRAM], capture_output=True, check=True,
                                                 text=True).stdout, re.M)}
 for how in ("exit", "die", "becomes"):
-    wanted = profiled([how], "")
-    for turn in range(2):
-        got = profiled([how], FOLDER)
+    wanted = profiled([how], "", "--no-opt=renewal")
+    for turn in range(3):
+        got = profiled([how], "", STRESS) if turn == 2 else profiled([how], FOLDER)
         if got != wanted:
             complain(f"{how}, turn {turn}: {got[0]}, not {wanted[0]}; "
                      f"{sorted(set(got[1].items()) ^ set(wanted[1].items()))[:6]}")
@@ -228,9 +236,10 @@ STORES_BEFORE = sum(50 + i for i in range(200)) + sum(50 + i for i in range(3))
 LAST = pathlib.Path(path("last"))
 for how, status in {"done": 0, "killed": -signal.SIGKILL, "ended": -signal.SIGTERM, "replaced": 0,
                     "ticks": 0}.items():
-    for turn in range(4):
+    for turn in range(6):
         LAST.unlink(missing_ok=True)
-        got, instructions = profiled([how, str(LAST)], FOLDER)
+        known = (FOLDER,) if turn < 4 else ("", STRESS)
+        got, instructions = profiled([how, str(LAST)], *known)
         stored, = struct.unpack("q", LAST.read_bytes()[:8])
         counted = instructions[SYMBOLS["spin_store"]] - STORES_BEFORE
         if got != status or counted != stored:

@@ -1,4 +1,5 @@
-// Claim: loops of one block, whose runs a register tells in later runs, are counted like any others:
+// Claim: loops of one block, whose runs a register tells in later runs and where they are translated
+// again, are counted like any others:
 // with the flags live on the ways in and out and without, upwards and downwards, one behind the
 // other, reached from several places and left to several, also by ways that have counters.
 // build: gcc,clang O0 pie,nopie nolibc
