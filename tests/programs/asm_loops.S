@@ -58,6 +58,16 @@ third:
 told:
   dec %r9
   jnz told
+  // A return leads there, too, which shows at run time only.
+  mov $5, %r10d
+  lea returned(%rip), %rax
+  test $1, %r15b
+  jz returned
+  push %rax
+  ret
+returned:
+  dec %r10
+  jnz returned
   // Into the middle of one of two blocks, which none tells, either.
   mov $9, %r10d
   jmp middle
