@@ -42,6 +42,7 @@
 #include "cache/known_procedures.h"
 #include "cache/known_targets.h"
 #include "cache/landings.h"
+#include "cache/lookup_pace.h"
 #include "cache/modules.h"
 #include "cache/optimizations.h"
 #include "cache/phases.h"
@@ -328,7 +329,9 @@ class CodeCache : public Translated {
   const Landings& landings() const { return landings_; }
   // How many returns are looked up before one asks.  Where an earlier run's weights are known, most
   // of what is returned to often has a number from the start.
-  uint32_t lookups() const { return weights_ != nullptr ? kLookupsMax : landings_.lookups(); }
+  uint32_t lookups() const {
+    return weights_ != nullptr ? lookup_pace_.lookups() : landings_.lookups();
+  }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;
@@ -614,6 +617,7 @@ class CodeCache : public Translated {
   std::vector<Door> doors_;
   FlatMap<uint32_t> arrival_index_;  // unit << 44 | block << 20 | insn
   Landings landings_;
+  LookupPace lookup_pace_{LookupPace::Clock::now()};
   CounterNumbers counter_numbers_;
   KnownTargets known_targets_;
   std::vector<std::vector<CodeRecord>> records_;         // by part of an area, ascending

@@ -34,7 +34,7 @@
 namespace tally::engine {
 
 // How many returns find their landing by looking it up before the next one asks: in small programs,
-// and in large ones.
+// and in large ones.  (Where an earlier run's weights are known: lookup_pace.h.)
 inline constexpr uint32_t kLookupsMax = 4096;
 inline constexpr uint32_t kLookupsMin = 512;
 

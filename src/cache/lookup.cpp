@@ -268,6 +268,7 @@ void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
 }
 
 void CodeCache::is_returned_to_often(TargetAddr return_address) {
+  lookup_pace_.note(LookupPace::Clock::now());
   landings_.is_returned_to_often(return_address.value());
 }
 

@@ -232,8 +232,9 @@ bool Renewals::asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows
                               const std::vector<uint64_t>& counters) const {
   constexpr uint64_t kIncrementsForCall = 20;  // where there are fewer calls they do not matter
   uint64_t increments = 0;
-  for (const Solved& one : solved)
+  for (const Solved& one : solved) {
     increments += increments_of(cache_, cache_.unit(one.unit), counters);
+  }
   const Recollection::Returns returns = measure_returns(calls_of(solved, flows, counters));
   return returns.calls * kIncrementsForCall >= increments && are_hard(returns);
 }
