@@ -315,9 +315,8 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   procedure.confirmed = known.weighed != nullptr && known.weighed->confirmed;
   procedure.rank = known.weighed == nullptr ? 0 : known.weighed->rank;
   if (!may_be_placed(unit, procedure)) procedure.rank = 0;
-  const std::function<bool(uint32_t)> is_inductive = [&](uint32_t block) {
-    return induction_of(procedure.procedure, procedure.insn_sizes, module.view, block).has_value();
-  };
+  const auto is_inductive =
+      inductive_blocks(procedure.procedure, procedure.insn_sizes, module.view);
   const MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
                                  optimizations_.has(Optimization::kOrder), procedure.rank != 0,
                                  may_induce(unit) ? is_inductive : nullptr};

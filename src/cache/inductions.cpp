@@ -95,6 +95,14 @@ std::optional<Induction> induction_of(const cfg::Procedure& procedure,
   return found;
 }
 
+std::function<bool(uint32_t block)> inductive_blocks(const cfg::Procedure& procedure,
+                                                     std::span<const uint8_t> insn_sizes,
+                                                     const cfg::CodeView& view) {
+  return [&procedure, insn_sizes, &view](uint32_t block) {
+    return induction_of(procedure, insn_sizes, view, block).has_value();
+  };
+}
+
 void find_inductions(const cfg::Procedure& procedure, std::span<const uint8_t> insn_sizes,
                      const cfg::CodeView& view, translate::Plan& plan) {
   plan.inductions.clear();

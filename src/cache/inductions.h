@@ -32,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -46,6 +47,11 @@ namespace tally::engine {
 std::optional<translate::Plan::Induction> induction_of(const cfg::Procedure& procedure,
                                                        std::span<const uint8_t> insn_sizes,
                                                        const cfg::CodeView& view, uint32_t block);
+
+// Whether there is one, for a plan that is yet to be made (plan.h); what is given must outlive it.
+std::function<bool(uint32_t block)> inductive_blocks(const cfg::Procedure& procedure,
+                                                     std::span<const uint8_t> insn_sizes,
+                                                     const cfg::CodeView& view);
 
 // Of the plan's counted blocks, those that lead to themselves by an edge without a counter and that
 // a register can count become inductions.  For all others a counter in the block does as well.

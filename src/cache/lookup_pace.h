@@ -27,7 +27,7 @@ class LookupPace {
   using Clock = std::chrono::steady_clock;
 
   static constexpr uint32_t kSeldom = 32768, kOften = 4096;
-  // Lookups a second from which on they matter: at 10 to 20 ns each, some half of a percent.
+  // Lookups a second from which on they matter: of some forty instructions each.
   static constexpr uint32_t kLookupsPerSecond = 250'000;
 
   explicit LookupPace(Clock::time_point begun) : last_(begun) {}
@@ -47,7 +47,7 @@ class LookupPace {
   static constexpr int kMany = 4, kMost = 6;
 
   Clock::time_point last_;
-  int came_soon_ = 0;  // asks, less those that did not
+  int came_soon_ = 0;  // how many asks have, less those that have not
 };
 
 }  // namespace tally::engine

@@ -73,9 +73,7 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    const std::function<bool(uint32_t)> is_inductive = [&](uint32_t block) {
-      return induction_of(*procedure, unit->insn_sizes, view, block).has_value();
-    };
+    const auto is_inductive = inductive_blocks(*procedure, unit->insn_sizes, view);
     const MeasuredWeights measured{{},
                                    renewal.steps,
                                    optimizations_.has(Optimization::kOrder),
