@@ -2,13 +2,13 @@
 //
 // Problem.  A page of code is numbered when a return that looks its landing up asks, which one in
 // so many does (landings.h).  Where an earlier run's weights have numbered most of what is returned
-// to often from the start, few lookups are left: they cost nothing that could be measured, and a
-// page takes 4 KB for the rest of the run.  But a large program may look up a million landings a
-// second all the same, each in memory that is in no cache.
+// to often from the start, few lookups are left, of some forty instructions each, and a page takes
+// 4 KB for the rest of the run.  But a large program may look up millions of landings all the same,
+// in a table that no cache holds.
 //
 // Idea.  Few returns ask, unless those that do keep coming so soon one after the other that looking
 // up takes a part of the time that matters.  Then many ask, until they have come seldom for a
-// while. A program that begins looks up more than later on, and is over that soon.
+// while.  One that comes soon says nothing by itself.
 //
 //     asks, 32,768 lookups each, apart by     9, 400, 40, 30, 50, 40 ms    then 4,096 lookups
 //     ... 4,096 each                          8, 10, 9, 30, 40, 35 ms      32,768 again

@@ -73,12 +73,10 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    const auto is_inductive = inductive_blocks(*procedure, unit->insn_sizes, view);
-    const MeasuredWeights measured{{},
-                                   renewal.steps,
-                                   optimizations_.has(Optimization::kOrder),
-                                   false,
-                                   may_induce(*unit) ? is_inductive : nullptr};
+    MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder)};
+    if (may_induce(*unit)) {
+      measured.is_inductive = inductive_blocks(*procedure, unit->insn_sizes, view);
+    }
     known.plan =
         make_plan(*procedure, view, placement_, measured, [&] { return known.counters++; });
     if (placement_ == PlacementKind::kEdges) {

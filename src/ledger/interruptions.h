@@ -27,11 +27,11 @@
 
 namespace tally::engine {
 
-// Where a thread is, in the program's terms.
 // Where the kernel's ucontext has a register, by its number in encoding order.
 inline constexpr std::array<uint64_t, 16> kContextOf = {144, 152, 136, 128, 160, 120, 112, 104,
                                                         40,  48,  56,  64,  72,  80,  88,  96};
 
+// Where a thread is, in the program's terms.
 struct Position {
   enum class Kind : uint8_t {
     kUnknown,

@@ -80,7 +80,12 @@ void Ledger::handler_left(uint32_t slot, BlockRef call, uint64_t context, bool b
 void Ledger::go_on_in_loop(Position::InLoop& loop, uint64_t context) {
   uint64_t now = 0;
   const TargetAddr at(context + kContextOf[loop.reg]);
-  if (!process_.read_memory(at, &now, sizeof now)) return;
+  if (!process_.read_memory(at, &now, sizeof now)) {
+    issue("signals",
+          "what a handler made of a register that counts a loop could not be read; the loop's "
+          "counts may be off");
+    return;
+  }
   book_in_loop(loop, loop.value - now);
   loop.value = now;
 }

@@ -11,7 +11,8 @@ import subprocess
 
 from refusal import accepted, complain, expect_accepted, path, run
 
-TRIES = 3
+# Of one test, runs with a child whose end was hidden from Tally: one may be made again.
+_hidden = []
 
 # Children that execute the program in the mode `mode_of(i)` and are killed at some moment, once
 # they have written a byte.
@@ -88,13 +89,14 @@ class CountedRun:
         self.what = f"{os.path.basename(program)} {mode} {' '.join(options)}"
         shared, self.file = path("counts"), path("run.tally")
         command = ["profile", "-o", self.file, *options, "--", program, shared, mode]
+        blank(shared, words)
+        done = run(command, self.what, timeout=120, env=env)
         # Who is killed from outside at the very moment at which Tally lets a thread go on may end
         # unseen, and is named then (docs/bugs.md, "Threads that vanished at the birth of another").
-        for _ in range(TRIES if mode == "kill" else 1):
+        if mode == "kill" and not _hidden and done.status == 0 and self.has_vanished():
+            _hidden.append(self.what)
             blank(shared, words)
             done = run(command, self.what, timeout=120, env=env)
-            if done.status != 0 or not self.has_vanished():
-                break
         self.stdout = expect_accepted(done, self.what).stdout
         self.own = words_of(shared)
         self.at = {number_of(name): at for name, at in addresses(program).items()}

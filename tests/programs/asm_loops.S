@@ -1,7 +1,7 @@
 // Claim: loops of one block, whose runs a register tells in later runs and where they are translated
-// again, are counted like any others:
-// with the flags live on the ways in and out and without, upwards and downwards, one behind the
-// other, reached from several places and left to several, also by ways that have counters.
+// again, are counted like any others: with the flags live on the ways in and out and without,
+// upwards and downwards, one behind the other, reached from several places and left to several, also
+// by ways that have counters.
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 #ifndef ROUNDS
@@ -58,7 +58,7 @@ third:
 told:
   dec %r9
   jnz told
-  // A return leads there, too, which shows at run time only.
+  // Into another a return leads as well, which shows at run time only.
   mov $5, %r10d
   lea returned(%rip), %rax
   test $1, %r15b
