@@ -331,7 +331,9 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
                                          known.steps, known.weighed->heaviest_bits);
   }
   if (module.generated || module.image->unwind_ranges().empty()) return;
-  procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
+  procedure.events = find_events(procedure.procedure, module.view,
+                                 unit.open_calls ? Frame::kUndescribed : Frame::kDescribed,
+                                 procedure.sources);
 }
 
 // Counters and events of the unit's own.

@@ -43,10 +43,115 @@ bool returns_beyond(const cfg::Procedure& p, const cfg::Block& block, const cfg:
   return false;
 }
 
+// What a return pops.
+enum class Popped : uint8_t {
+  kReturnAddress,  // for all that is known
+  kPushed,         // put by its block below where the stack pointer was when that began
+  kOverwritten,    // put by its block over what was there
+};
+
+// Whether an instruction pushes something, or has an operand at a distance from the stack pointer.
+// Nearly no block that returns has one, so that only few are looked at in earnest.
+bool may_write_to_stack(std::span<const uint8_t> bytes) {
+  const size_t first = bytes[0] == 0x41 ? 1 : 0;
+  if (first >= bytes.size()) return false;
+  const uint8_t op = bytes[first];
+  const bool pushes = (op & 0xf8) == 0x50 || op == 0x68 || op == 0x6a || op == 0xff;
+  if (pushes) return true;
+  for (size_t i = first + 1; i + 1 < bytes.size(); ++i) {
+    const bool has_sib = (bytes[i] & 7) == 4 && (bytes[i] & 0xc0) != 0xc0;
+    if (has_sib && (bytes[i + 1] & 7) == kStackPointer) return true;
+  }
+  return false;
+}
+
+bool writes_first_operand(isa::Op op) {
+  using isa::Op;
+  return op > Op::kNop && op < Op::kPush && op != Op::kCompare && op != Op::kTest;
+}
+
+// Where the slot that a return pops lies, from the stack pointer at some instruction, and whether
+// it has been written since.
+struct ReturnSlot {
+  int64_t distance = 0;
+  bool is_written = false;
+};
+
+// From behind an instruction to in front of it.  False: the stack pointer cannot be followed.
+bool step_back(const isa::Operation& operation, ReturnSlot& slot) {
+  using isa::Op;
+  using Kind = isa::Operand::Kind;
+  constexpr int64_t kWordBytes = 8;
+  const isa::Operand& to = operation.operands[0];
+  const isa::Operand& from = operation.operands[1];
+  const bool moves = to.kind == Kind::kRegister && to.number == kStackPointer;
+  switch (operation.op) {
+    case Op::kPush:
+      slot.is_written |= slot.distance == 0;
+      slot.distance -= kWordBytes;
+      return operation.width_bytes == kWordBytes;
+    case Op::kPop:
+      slot.distance += kWordBytes;
+      return operation.width_bytes == kWordBytes && !moves;
+    case Op::kLeave:
+      return false;
+    default:
+      break;
+  }
+  if (moves) {
+    const bool constant = from.kind == Kind::kImmediate;
+    if (operation.op == Op::kAdd && constant) {
+      slot.distance += from.value;
+    } else if (operation.op == Op::kSub && constant) {
+      slot.distance -= from.value;
+    } else if (operation.op == Op::kLea && from.base == kStackPointer && from.index < 0) {
+      slot.distance += from.value;
+    } else {
+      return !writes_first_operand(operation.op);
+    }
+    return true;
+  }
+  const bool there = to.kind == Kind::kMemory && to.base == kStackPointer && to.index < 0;
+  slot.is_written |= there && to.value == slot.distance && writes_first_operand(operation.op);
+  return true;
+}
+
+bool is_called_from_within(const cfg::Procedure& p, const cfg::Block& block) {
+  const LinkAddr begin = p.range.begin + p.insns[block.first_insn].offset;
+  return std::ranges::any_of(p.blocks, [&](const cfg::Block& other) {
+    const isa::Insn& last = p.insns[other.first_insn + other.insn_count - 1];
+    return last.flow == isa::Flow::kCall && LinkAddr(last.target) == begin;
+  });
+}
+
+Popped popped_by_return(const cfg::Procedure& p, const cfg::Block& block,
+                        const cfg::CodeView& view) {
+  const auto insns = p.insns_of(block);
+  const auto bytes_of = [&](const isa::Insn& insn) {
+    return view.code_at(p.range.begin + insn.offset).first(insn.size);
+  };
+  if (std::ranges::none_of(
+          insns, [&](const isa::Insn& insn) { return may_write_to_stack(bytes_of(insn)); })) {
+    return Popped::kReturnAddress;
+  }
+  ReturnSlot slot;
+  for (size_t i = insns.size() - 1; i-- > 0;) {
+    const uint64_t at = (p.range.begin + insns[i].offset).value();
+    if (insns[i].loads_stack_pointer) return Popped::kReturnAddress;
+    if (!step_back(isa::decode_operation(bytes_of(insns[i]), at), slot)) {
+      return Popped::kReturnAddress;
+    }
+  }
+  if (!slot.is_written) return Popped::kReturnAddress;
+  if (slot.distance < 0) return Popped::kPushed;
+  const bool answered_by_jump = slot.distance == 0 && is_called_from_within(p, block);
+  return answered_by_jump ? Popped::kReturnAddress : Popped::kOverwritten;
+}
+
 }  // namespace
 
 std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeView& view,
-                                     std::vector<LinkRange>& sources) {
+                                     Frame frame, std::vector<LinkRange>& sources) {
   std::vector<std::pair<uint32_t, EventKind>> wanted;
   bool at_entry = false;
   for (const cfg::Block& block : p.blocks) {
@@ -64,8 +169,14 @@ std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeVie
     }
     if (goes_on && loads) loads = returns_beyond(p, block, view, sources);
     at_entry |= here && (loads || !goes_on);
+    EventKind commit = EventKind::kCommit;
+    if (!loads && block.end == isa::Flow::kReturn && frame == Frame::kDescribed) {
+      const Popped popped = popped_by_return(p, block, view);
+      loads = popped != Popped::kReturnAddress;
+      if (popped == Popped::kPushed) commit = EventKind::kCommitInFrame;
+    }
     if (!loads) continue;
-    wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
+    wanted.push_back({block.first_insn + block.insn_count - 1, commit});
     wanted.push_back({block.first_insn, EventKind::kSnapshot});
   }
   if (at_entry && !wanted.empty()) {

@@ -6,6 +6,19 @@
 // OCaml raises that way from the middle of procedures that are called often and seldom raise: there
 // the snapshot is taken at the start of the block that jumps.
 //
+// So do returns that pop what their own block has put there.  If it was put over an address that was
+// there before, the procedure comes back elsewhere than behind its call, which stays open for good:
+//
+//     add $3, (%rsp)     the return address, and what lies behind the call is left out
+//     ret
+//
+// If it was pushed, the return is a jump inside the frame, which may lead behind a call that nobody
+// made (`kCommitInFrame`).  What a compiler makes of an indirect branch against speculation (call
+// what follows, put the target over the return address, return) is that too, but needs no probe:
+// such a call may be answered by a jump as it is.  An address that was changed in an earlier block
+// is not seen, nor is one that another procedure has changed; and there must be call frame
+// information, without which calls have a second way out as well.
+//
 // Modules without any call frame information need none: their calls have a second way out, so that
 // their frames never stay open, and many of them move the stack pointer all the time (interpreters
 // that are generated at every return, Go at every change of goroutine).
@@ -18,7 +31,7 @@
 
 namespace tally::engine {
 
-enum class EventKind : uint8_t { kSnapshot, kCommit };
+enum class EventKind : uint8_t { kSnapshot, kCommit, kCommitInFrame };
 
 struct WantedEvent {
   EventKind kind = EventKind::kSnapshot;
@@ -27,9 +40,12 @@ struct WantedEvent {
   uint32_t insn_in_block = 0;
 };
 
+// Whether call frame information tells a procedure's frame.
+enum class Frame : uint8_t { kDescribed, kUndescribed };
+
 // In the order of their instructions.  Code beyond the procedure that was looked at is added to
 // `sources`.
 std::vector<WantedEvent> find_events(const cfg::Procedure& procedure, const cfg::CodeView& view,
-                                     std::vector<LinkRange>& sources);
+                                     Frame frame, std::vector<LinkRange>& sources);
 
 }  // namespace tally::engine

@@ -240,7 +240,7 @@ bool read_events(ByteReader& reader, KnownProcedure& into) {
     const uint8_t kind = reader.u8();
     const uint64_t block = reader.uleb();
     const uint64_t insn = reader.uleb();
-    if (kind > static_cast<uint8_t>(EventKind::kCommit) || block >= p.blocks.size()) return false;
+    if (kind > static_cast<uint8_t>(EventKind::kCommitInFrame) || block >= p.blocks.size()) return false;
     if (insn >= p.blocks[block].insn_count) return false;
     event.kind = static_cast<EventKind>(kind);
     event.block = static_cast<uint32_t>(block);

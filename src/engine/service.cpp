@@ -373,7 +373,11 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   }
   elf::UnwindRegisters after = registers_of(slot, TargetAddr(destination));
   after.value[elf::kDwarfRsp] = stack_pointer;
-  ledger_.commit(slot, event.unit, after, by_return);
+  if (event.kind == EventKind::kCommitInFrame) {
+    ledger_.commit_in_frame(slot, event.unit, after);
+  } else {
+    ledger_.commit(slot, event.unit, after, by_return);
+  }
   return event.resume;
 }
 

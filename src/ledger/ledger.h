@@ -128,6 +128,8 @@ class Ledger : public LedgerBooks {
   // `after`: the registers where it goes to; the pc is 0 if that is not known.  `by_return`:
   // control goes there by a return.
   void commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after, bool by_return);
+  // The same of a return that pops what its own block has pushed: a jump, within one frame.
+  void commit_in_frame(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after);
   // Memory is given back: who waits on stacks there (left_stacks.h) never goes on.
   void stacks_unmapped(TargetRange range);
   // Nor does anybody who waits anywhere: the process ends, or is let go.

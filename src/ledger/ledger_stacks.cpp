@@ -42,7 +42,8 @@ void Ledger::snapshot(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& 
 void Ledger::land_behind_call(TargetAddr destination) {
   const BlockRef call = cache_.call_block_of(destination);
   if (!call.valid() || ends_by_itself(call)) return;
-  enter_unexecuted(call, AbnormalKind::kNonLocalJump, "an exception was caught behind this call");
+  enter_unexecuted(call, AbnormalKind::kNonLocalJump,
+                   "a jump or an exception's handler went on behind this call");
 }
 
 void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after,
@@ -81,6 +82,17 @@ void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& af
     return jump_within(slot, unit, trace, *target, landing);
   }
   switch_stack(slot, unit, trace, landing);
+}
+
+// Nobody is left, but where it leads a call may seem to come back.
+void Ledger::commit_in_frame(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after) {
+  snapshot_of_attach(slot, unit);
+  const auto it = snapshots_.find({slot, unit});
+  if (it == snapshots_.end()) return;
+  const Landing landing{after, true};
+  booker_ = slot;
+  land_behind_call(landing.pc());
+  jumps_[slot] = {unit, landing.stack_pointer(), true, open_behind(it->second, 1, landing.pc())};
 }
 
 // Whether the return addresses on a stack are still there.

@@ -1,0 +1,165 @@
+"""One random program under Tally in all the ways in which it may be counted, and under callgrind.
+
+Programs come from a seed: of `flow` (random_flow.py), or of csmith, by a compiler, with options, that
+the seed chooses.  A program runs with two lists of arguments, so that what an earlier run has left
+is right in some runs of Tally and wrong in others.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+import against_callgrind
+import callgrind
+import processes
+import random_flow
+
+TIMEOUT_S = 60
+NATIVE_MAX_S = 0.5
+# Those of which each may be off without another; `profile --help` has them all.
+OPTIMIZATIONS = ("ahead", "tables", "recall", "weights", "renewal", "order", "defer", "shared",
+                 "joins", "notes", "hashes", "flags", "low32", "paired", "unspilled", "index",
+                 "sealed", "through", "found", "packed", "sparse", "asks", "fronts", "near",
+                 "callers", "rest", "induction")
+CSMITH_OPTIONS = ("--no-argc", "--no-bitfields", "--no-packed-struct", "--no-volatiles",
+                  "--no-jumps", "--inline-function", "--no-longlong", "--no-math64")
+C_OPTIONS = ("-O0", "-O1", "-O2", "-O2 -funroll-loops", "-O2 -fno-tree-vectorize -fno-inline",
+             "-O3", "-O3 -march=x86-64-v3", "-Os", "-O2 -fno-asynchronous-unwind-tables",
+             "-O2 -fcf-protection -fno-omit-frame-pointer")
+
+
+class Subject:
+    """A program, and lists of arguments for it."""
+
+    def __init__(self, program, runs, again):
+        self.program = program
+        self.runs = runs
+        self.again = again
+
+
+def command_line(parts):
+    return [str(part) for part in parts]
+
+
+def compiled(parts):
+    subprocess.run(command_line(parts), check=True, capture_output=True, timeout=TIMEOUT_S)
+
+
+def flow(seed, folder):
+    """A program of random_flow.py."""
+    rng = random.Random(f"flow {seed}")
+    made = random_flow.Program(seed)
+    (folder / "flow.S").write_text(made.text(), encoding="ascii")
+    (folder / "main.c").write_text(random_flow.MAIN, encoding="ascii")
+    program = folder / "program"
+    options = ["-O1"] + ([] if made.position_independent else ["-no-pie"])
+    options += ["-s"] if made.stripped else []
+    compiled(["gcc", *options, folder / "main.c", folder / "flow.S", "-o", program])
+    runs = []
+    for _ in range(2):
+        calls = [(rng.getrandbits(60), rng.randrange(200, 4000)) for _ in range(rng.randrange(1, 4))]
+        runs.append([str(number) for call in calls for number in call])
+    return Subject(program, runs, f"flow:{seed}")
+
+
+def csmith(seed, folder):
+    """A program of csmith's, which is run several times in one process."""
+    rng = random.Random(f"csmith {seed}")
+    source, program = folder / "random.c", folder / "program"
+    options = rng.sample(CSMITH_OPTIONS, 3)
+    compiled(["csmith", "--seed", seed + 1, "--max-funcs", rng.randrange(3, 12), *options,
+              "--output", source])
+    compiler = rng.choice(("gcc", "gcc", "clang")) if shutil.which("clang") else "gcc"
+    chosen = rng.choice(C_OPTIONS).split() + rng.choice(([], [], ["-no-pie"], ["-s"]))
+    if compiler == "clang":
+        chosen = [option for option in chosen if not option.startswith("-fno-tree")]
+    # So that `1`, which prints more, and nothing are two ways to run it.
+    compiled([compiler, "-w", "-I/usr/include/csmith", *chosen, source, "-o", program])
+    return Subject(program, [[], ["1"]], f"csmith:{seed}")
+
+
+KINDS = {"flow": flow, "csmith": csmith}
+
+
+class Truth:
+    """What a run does natively and under callgrind."""
+
+    def __init__(self, subject, arguments, folder):
+        command = command_line([subject.program, *arguments])
+        native = processes.run(command, folder, "native", TIMEOUT_S)
+        self.end, self.stdout, self.problems = native.end(), native.stdout, []
+        self.counts = {}
+        self.is_short = native.seconds < NATIVE_MAX_S and native.end() != "timeout"
+        if not self.is_short:
+            return
+        there, counted = callgrind.run(command, folder, None, dict(processes.ENVIRONMENT))
+        if (there.end(), there.stdout) != (self.end, self.stdout):
+            self.problems.append("callgrind and the processor disagree on what the program does")
+        path = os.path.realpath(subject.program)
+        self.counts = {a: n for (module, a), n in counted.counts.items() if module == path and n}
+        self.total = sum(self.counts.values())
+
+
+def under_tally(tally, subject, arguments, folder, cache, options, truth):
+    """What is wrong with one run under Tally."""
+    file = folder / "run.tally"
+    line = command_line([tally, "profile", "-o", file, *options, "--", subject.program, *arguments])
+    env = dict(processes.ENVIRONMENT, TALLY_CACHE=str(cache))
+    done = processes.run(line, folder, "tally", TIMEOUT_S, env=env)
+    what = f"{' '.join(options)} {' '.join(arguments)}".strip()
+    if (done.end(), done.stdout) != (truth.end, truth.stdout):
+        said = done.stderr.decode(errors="replace")[:400]
+        return [f"{what}: {done.end()} instead of {truth.end}, or another output: {said}"]
+    report = json.loads(subprocess.run([tally, "report", file, "--format=json"],
+                                       capture_output=True, check=True).stdout)
+    problems = []
+    if report["flow"]["balanced"] is not True or report["issues"]:
+        problems.append(f"{what}: not balanced, or not exact: {report['issues']}")
+    dump = subprocess.run([tally, "dump", "instructions", file, "--format=csv"],
+                          capture_output=True, check=True)
+    path = os.path.realpath(subject.program)
+    ours = {a: n for (module, a), n in against_callgrind.rows(
+        dump.stdout.decode().splitlines()).items() if module == path and n}
+    left_out = callgrind.rep_prefixed(path)
+    for address in sorted((set(ours) | set(truth.counts)) - left_out):
+        here, there = ours.get(address, 0), truth.counts.get(address, 0)
+        if here != there:
+            problems.append(f"{what}: {address:#x}: tally {here}, callgrind {there}")
+    return problems[:8]
+
+
+def plans(rng):
+    """(folder of what was left, run, options): a first run and what follows it, then odd ones."""
+    yield "left", 0, ()
+    yield "left", 0, ()
+    yield "left", 0, ()
+    yield "left", 1, ()
+    yield "left", 1, ()
+    yield "renewed", 0, ("--stress-renewal",)
+    yield "deferred", 1, ("--stress-defer", "--stress-index")
+    yield "deferred", 0, ("--stress-defer",)
+    off = ",".join(sorted(rng.sample(OPTIMIZATIONS, rng.randrange(1, 5))))
+    yield "few", 0, (f"--no-opt={off}",)
+    yield "few", 0, (f"--no-opt={off}", "--stress-renewal")
+    yield "few", 1, (f"--no-opt={off}",)
+    yield "blocks", 0, ("--placement=blocks",)
+
+
+def check(tally, kind, seed, folder):
+    """Problems of one program, and how many instructions the truth has; None for one that is left
+    out, since it runs for long."""
+    folder = pathlib.Path(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    subject = KINDS[kind](seed, folder)
+    truths = [Truth(subject, arguments, folder) for arguments in subject.runs]
+    if not all(truth.is_short for truth in truths):
+        return None, 0
+    problems = [problem for truth in truths for problem in truth.problems]
+    if not problems:
+        for cache, run, options in plans(random.Random(f"plans {kind} {seed}")):
+            problems += under_tally(tally, subject, subject.runs[run], folder, folder / cache,
+                                    options, truths[run])
+    return problems, sum(truth.total for truth in truths)
