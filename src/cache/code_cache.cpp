@@ -331,9 +331,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
                                          known.steps, known.weighed->heaviest_bits);
   }
   if (module.generated || module.image->unwind_ranges().empty()) return;
-  procedure.events = find_events(procedure.procedure, module.view,
-                                 unit.open_calls ? Frame::kUndescribed : Frame::kDescribed,
-                                 procedure.sources);
+  procedure.events = find_events(procedure.procedure, module.view, procedure.sources);
 }
 
 // Counters and events of the unit's own.
@@ -361,6 +359,7 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
     event.unit = unit.id;
     event.block = wanted.block;
     event.insn = wanted.insn_in_block;
+    event.slot_bytes = wanted.slot_bytes;
     unit.plan.events.push_back({wanted.insn, static_cast<uint32_t>(events_.size())});
     events_.push_back(event);
   }

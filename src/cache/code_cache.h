@@ -60,7 +60,8 @@ struct EventState {
   EventKind kind = EventKind::kSnapshot;
   uint32_t unit = 0;
   uint32_t block = 0;
-  uint32_t insn = 0;  // block-local index of the instruction behind the probe
+  uint32_t insn = 0;       // block-local index of the instruction behind the probe
+  int32_t slot_bytes = 0;  // WantedEvent's
   CacheAddr resume;
 };
 

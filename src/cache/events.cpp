@@ -2,6 +2,8 @@
 #include "cache/events.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "isa/emulate.h"
@@ -42,13 +44,6 @@ bool returns_beyond(const cfg::Procedure& p, const cfg::Block& block, const cfg:
   }
   return false;
 }
-
-// What a return pops.
-enum class Popped : uint8_t {
-  kReturnAddress,  // for all that is known
-  kPushed,         // put by its block below where the stack pointer was when that began
-  kOverwritten,    // put by its block over what was there
-};
 
 // Whether an instruction pushes something, or has an operand at a distance from the stack pointer.
 // Nearly no block that returns has one, so that only few are looked at in earnest.
@@ -124,34 +119,49 @@ bool is_called_from_within(const cfg::Procedure& p, const cfg::Block& block) {
   });
 }
 
-Popped popped_by_return(const cfg::Procedure& p, const cfg::Block& block,
-                        const cfg::CodeView& view) {
+// What a return pops that its block has put there; nothing if that is the return address, for all
+// that is known.  The slot's distance is from the stack pointer where the block begins: where it is
+// negative, it has been pushed, else it lies over what was there before.
+std::optional<int32_t> popped_by_return(const cfg::Procedure& p, const cfg::Block& block,
+                                        const cfg::CodeView& view) {
+  constexpr int64_t kDistanceMax = 1 << 20;
   const auto insns = p.insns_of(block);
   const auto bytes_of = [&](const isa::Insn& insn) {
     return view.code_at(p.range.begin + insn.offset).first(insn.size);
   };
   if (std::ranges::none_of(
           insns, [&](const isa::Insn& insn) { return may_write_to_stack(bytes_of(insn)); })) {
-    return Popped::kReturnAddress;
+    return std::nullopt;
   }
   ReturnSlot slot;
   for (size_t i = insns.size() - 1; i-- > 0;) {
     const uint64_t at = (p.range.begin + insns[i].offset).value();
-    if (insns[i].loads_stack_pointer) return Popped::kReturnAddress;
-    if (!step_back(isa::decode_operation(bytes_of(insns[i]), at), slot)) {
-      return Popped::kReturnAddress;
-    }
+    if (insns[i].loads_stack_pointer) return std::nullopt;
+    if (!step_back(isa::decode_operation(bytes_of(insns[i]), at), slot)) return std::nullopt;
+    if (std::abs(slot.distance) > kDistanceMax) return std::nullopt;
   }
-  if (!slot.is_written) return Popped::kReturnAddress;
-  if (slot.distance < 0) return Popped::kPushed;
+  if (!slot.is_written) return std::nullopt;
   const bool answered_by_jump = slot.distance == 0 && is_called_from_within(p, block);
-  return answered_by_jump ? Popped::kReturnAddress : Popped::kOverwritten;
+  return answered_by_jump ? std::nullopt : std::optional(static_cast<int32_t>(slot.distance));
+}
+
+// Probes of one block that returns.
+void find_changed_return(const cfg::Procedure& p, uint32_t b, const cfg::CodeView& view,
+                         std::vector<WantedEvent>& events) {
+  const cfg::Block& block = p.blocks[b];
+  const std::optional<int32_t> slot = popped_by_return(p, block, view);
+  if (!slot) return;
+  const uint32_t last = block.insn_count - 1;
+  const bool pushed = *slot < 0;
+  if (!pushed) events.push_back({EventKind::kReturnSlot, block.first_insn, b, 0, *slot});
+  const EventKind kind = pushed ? EventKind::kJumpByReturn : EventKind::kReturnChanged;
+  events.push_back({kind, block.first_insn + last, b, last, 0});
 }
 
 }  // namespace
 
 std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeView& view,
-                                     Frame frame, std::vector<LinkRange>& sources) {
+                                     std::vector<LinkRange>& sources) {
   std::vector<std::pair<uint32_t, EventKind>> wanted;
   bool at_entry = false;
   for (const cfg::Block& block : p.blocks) {
@@ -169,14 +179,8 @@ std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeVie
     }
     if (goes_on && loads) loads = returns_beyond(p, block, view, sources);
     at_entry |= here && (loads || !goes_on);
-    EventKind commit = EventKind::kCommit;
-    if (!loads && block.end == isa::Flow::kReturn && frame == Frame::kDescribed) {
-      const Popped popped = popped_by_return(p, block, view);
-      loads = popped != Popped::kReturnAddress;
-      if (popped == Popped::kPushed) commit = EventKind::kCommitInFrame;
-    }
     if (!loads) continue;
-    wanted.push_back({block.first_insn + block.insn_count - 1, commit});
+    wanted.push_back({block.first_insn + block.insn_count - 1, EventKind::kCommit});
     wanted.push_back({block.first_insn, EventKind::kSnapshot});
   }
   if (at_entry && !wanted.empty()) {
@@ -188,7 +192,7 @@ std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeVie
   for (const auto& [insn, kind] : wanted) {
     // An entry block of one instruction needs no snapshot: there is nothing between.
     if (!events.empty() && events.back().insn == insn) continue;
-    WantedEvent event{kind, insn, 0, 0};
+    WantedEvent event{kind, insn, 0, 0, 0};
     for (uint32_t b = 0; b < p.blocks.size(); ++b) {
       const cfg::Block& block = p.blocks[b];
       if (block.first_insn <= insn && insn < block.first_insn + block.insn_count) {
@@ -198,6 +202,16 @@ std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeVie
     }
     events.push_back(event);
   }
+  for (uint32_t b = 0; b < p.blocks.size(); ++b) {
+    const cfg::Block& block = p.blocks[b];
+    const bool loads = std::ranges::any_of(
+        p.insns_of(block), [](const isa::Insn& insn) { return insn.loads_stack_pointer; });
+    if (block.end == isa::Flow::kReturn && !loads) find_changed_return(p, b, view, events);
+  }
+  std::ranges::sort(events, {}, &WantedEvent::insn);
+  // One probe for each instruction: what is about the stack as a whole says more.
+  const auto same = std::ranges::unique(events, {}, &WantedEvent::insn);
+  events.erase(same.begin(), same.end());
   return events;
 }
 

@@ -6,18 +6,18 @@
 // OCaml raises that way from the middle of procedures that are called often and seldom raise: there
 // the snapshot is taken at the start of the block that jumps.
 //
-// So do returns that pop what their own block has put there.  If it was put over an address that was
-// there before, the procedure comes back elsewhere than behind its call, which stays open for good:
+// So do returns that pop what their own block has put there.  If it was put over an address that
+// was there before, the procedure comes back elsewhere than behind its call, which stays open for
+// good; what was there is looked at before (`kReturnSlot`) and at the return (`kReturnChanged`):
 //
-//     add $3, (%rsp)     the return address, and what lies behind the call is left out
+//     add $3, (%rsp)     the return address: what lies behind the call is left out
 //     ret
 //
-// If it was pushed, the return is a jump inside the frame, which may lead behind a call that nobody
-// made (`kCommitInFrame`).  What a compiler makes of an indirect branch against speculation (call
-// what follows, put the target over the return address, return) is that too, but needs no probe:
-// such a call may be answered by a jump as it is.  An address that was changed in an earlier block
-// is not seen, nor is one that another procedure has changed; and there must be call frame
-// information, without which calls have a second way out as well.
+// If it was pushed, the return is a jump, which may lead behind a call that nobody made
+// (`kJumpByReturn`).  What a compiler makes of an indirect branch against speculation (call what
+// follows, put the target over the return address, return) is that too, but needs no probe: such a
+// call may be answered by a jump as it is.  A return address that was changed in an earlier block
+// is not seen, nor is one that another procedure has changed.
 //
 // Modules without any call frame information need none: their calls have a second way out, so that
 // their frames never stay open, and many of them move the stack pointer all the time (interpreters
@@ -31,21 +31,20 @@
 
 namespace tally::engine {
 
-enum class EventKind : uint8_t { kSnapshot, kCommit, kCommitInFrame };
+enum class EventKind : uint8_t { kSnapshot, kCommit, kReturnSlot, kReturnChanged, kJumpByReturn };
 
 struct WantedEvent {
   EventKind kind = EventKind::kSnapshot;
   uint32_t insn = 0;  // in the procedure: the probe stands in front of it
   uint32_t block = 0;
   uint32_t insn_in_block = 0;
+  int32_t slot_bytes = 0;  // kReturnSlot: from the stack pointer to what will be popped
+  bool operator==(const WantedEvent&) const = default;
 };
-
-// Whether call frame information tells a procedure's frame.
-enum class Frame : uint8_t { kDescribed, kUndescribed };
 
 // In the order of their instructions.  Code beyond the procedure that was looked at is added to
 // `sources`.
 std::vector<WantedEvent> find_events(const cfg::Procedure& procedure, const cfg::CodeView& view,
-                                     Frame frame, std::vector<LinkRange>& sources);
+                                     std::vector<LinkRange>& sources);
 
 }  // namespace tally::engine

@@ -230,6 +230,7 @@ void put_events(const std::vector<WantedEvent>& events, Writer& out) {
     out.u8(static_cast<uint8_t>(event.kind));
     out.uleb(event.block);
     out.uleb(event.insn_in_block);
+    if (event.kind == EventKind::kReturnSlot) out.uleb(static_cast<uint32_t>(event.slot_bytes));
   }
 }
 
@@ -240,12 +241,18 @@ bool read_events(ByteReader& reader, KnownProcedure& into) {
     const uint8_t kind = reader.u8();
     const uint64_t block = reader.uleb();
     const uint64_t insn = reader.uleb();
-    if (kind > static_cast<uint8_t>(EventKind::kCommitInFrame) || block >= p.blocks.size()) return false;
+    if (kind > static_cast<uint8_t>(EventKind::kJumpByReturn)) return false;
+    if (block >= p.blocks.size()) return false;
     if (insn >= p.blocks[block].insn_count) return false;
     event.kind = static_cast<EventKind>(kind);
     event.block = static_cast<uint32_t>(block);
     event.insn_in_block = static_cast<uint32_t>(insn);
     event.insn = p.blocks[block].first_insn + event.insn_in_block;
+    if (event.kind == EventKind::kReturnSlot) {
+      const uint64_t slot = reader.uleb();
+      if (slot > INT32_MAX) return false;
+      event.slot_bytes = static_cast<int32_t>(slot);
+    }
     if (!into.events.empty() && event.insn <= into.events.back().insn) return false;
     into.events.push_back(event);
   }

@@ -230,6 +230,7 @@ void Service::serve(uint32_t slot) {
         store(slot, tcb::kLookupsLeft, cache_.lookups());
       }
       resume = cache_.take_return(target);
+      if (resume) ledger_.returned(slot, registers_of(slot, target));
       break;
     case Request::kEvent:
       resume = answer_event(slot);
@@ -357,6 +358,14 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
     ledger_.snapshot(slot, event.unit, registers_of(slot, unit.module->to_target(begin)));
     return event.resume;
   }
+  if (event.kind == EventKind::kReturnSlot) {
+    ledger_.return_slot(slot, TargetAddr(reg(slot, 4) + static_cast<uint64_t>(event.slot_bytes)));
+    return event.resume;
+  }
+  if (event.kind == EventKind::kReturnChanged) {
+    ledger_.commit_return(slot, TargetAddr(reg(slot, 4)));
+    return event.resume;
+  }
   // The jump or return behind the probe decides where the stack ends up.
   const LinkAddr at = unit.address_of(event.block, event.insn);
   const cfg::Block& block = unit.procedure.blocks[event.block];
@@ -373,8 +382,8 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
   }
   elf::UnwindRegisters after = registers_of(slot, TargetAddr(destination));
   after.value[elf::kDwarfRsp] = stack_pointer;
-  if (event.kind == EventKind::kCommitInFrame) {
-    ledger_.commit_in_frame(slot, event.unit, after);
+  if (event.kind == EventKind::kJumpByReturn) {
+    ledger_.commit_jump_by_return(slot, event.unit, after);
   } else {
     ledger_.commit(slot, event.unit, after, by_return);
   }

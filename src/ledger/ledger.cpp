@@ -369,7 +369,8 @@ bool Ledger::ends_in_jump(BlockRef ref) const {
   const auto& planned = cache_.unit(ref.unit).plan.events;
   return std::ranges::any_of(planned, [&](const translate::Plan::Event& one) {
     const EventState& event = cache_.event(one.event);
-    return event.block == ref.block && event.kind != EventKind::kSnapshot;
+    const bool jumps = event.kind == EventKind::kCommit || event.kind == EventKind::kJumpByReturn;
+    return event.block == ref.block && jumps;
   });
 }
 

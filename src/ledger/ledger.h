@@ -128,8 +128,15 @@ class Ledger : public LedgerBooks {
   // `after`: the registers where it goes to; the pc is 0 if that is not known.  `by_return`:
   // control goes there by a return.
   void commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after, bool by_return);
-  // The same of a return that pops what its own block has pushed: a jump, within one frame.
-  void commit_in_frame(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after);
+  // A return is going to pop what its own block puts at `at`, over what is there now.
+  void return_slot(uint32_t slot, TargetAddr at);
+  // That return is about to be made.
+  void commit_return(uint32_t slot, TargetAddr at);
+  // A return has led to `there`, for which it asked.  Named where that is behind no call, and
+  // nothing above has said why.
+  void returned(uint32_t slot, const elf::UnwindRegisters& there);
+  // A return pops what its own block has pushed: a jump.
+  void commit_jump_by_return(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after);
   // Memory is given back: who waits on stacks there (left_stacks.h) never goes on.
   void stacks_unmapped(TargetRange range);
   // Nor does anybody who waits anywhere: the process ends, or is let go.
@@ -333,9 +340,11 @@ class Ledger : public LedgerBooks {
     bool inherits_frames = false;
   };
   bool is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const;
-  std::map<uint32_t, Birth> births_;                                   // by slot
-  std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
-  mutable TargetRange main_stack_;                                     // as far as it is known
+  std::map<uint32_t, Birth> births_;                                    // by slot
+  std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;   // by slot and unit
+  std::map<std::pair<uint32_t, TargetAddr>, TargetAddr> return_slots_;  // by slot and place
+  std::map<uint32_t, TargetAddr> came_elsewhere_;  // by slot: where its last such return led
+  mutable TargetRange main_stack_;                 // as far as it is known
 };
 
 // The frame that is active when the stack pointer has this value: all inner ones are abandoned.

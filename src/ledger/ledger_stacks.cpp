@@ -84,15 +84,54 @@ void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& af
   switch_stack(slot, unit, trace, landing);
 }
 
+void Ledger::return_slot(uint32_t slot, TargetAddr at) {
+  uint64_t address = 0;
+  if (!process_.read_memory(at, &address, sizeof address)) return;  // it faults there, too
+  return_slots_[{slot, at}] = TargetAddr(address);
+}
+
+// Whoever made the call waits no more: what was called comes back elsewhere.
+void Ledger::commit_return(uint32_t slot, TargetAddr at) {
+  const auto noted = return_slots_.extract({slot, at});
+  uint64_t destination = 0;
+  if (noted.empty() || !process_.read_memory(at, &destination, sizeof destination)) return;
+  if (noted.mapped().value() == destination) return;
+  came_elsewhere_[slot] = TargetAddr(destination);
+  booker_ = slot;
+  const BlockRef call = cache_.call_block_of(noted.mapped());
+  if (call.valid()) leave(call, AbnormalKind::kNonLocalJump, "what it called came back elsewhere");
+  land_behind_call(TargetAddr(destination));
+}
+
+// By conservation of flow nothing is wrong then: who waits for the call seems to have had it back.
+// A switch that is compiled against speculation leads to its cases that way, too, and leaves no
+// call open; the two cannot be told apart here.
+void Ledger::returned(uint32_t slot, const elf::UnwindRegisters& there) {
+  const TargetAddr pc(there.value[elf::kDwarfPc]);
+  if (cache_.call_block_of(pc).valid()) return;
+  if (interruptions_.is_restorer(pc) || inherited_kind_ == AbnormalKind::kAttach) return;
+  if (may_be_jumping(slot, Way::kReturn, there)) return;
+  const auto elsewhere = came_elsewhere_.find(slot);
+  if (elsewhere != came_elsewhere_.end() && elsewhere->second == pc) return;
+  const Module* module = modules_.containing(pc);
+  if (module == nullptr) return;
+  const LinkAddr at = module->to_link(pc);
+  const auto range = module->image->unwind_range_at(at);
+  if (!range || range->begin == at) return;
+  issue(
+      fmt::format("{}+{:#x}", module->path, at.value()),
+      "a return led here, behind no call; if a call was left open for that, it counts as one that "
+      "came back");
+}
+
 // Nobody is left, but where it leads a call may seem to come back.
-void Ledger::commit_in_frame(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after) {
-  snapshot_of_attach(slot, unit);
-  const auto it = snapshots_.find({slot, unit});
-  if (it == snapshots_.end()) return;
+void Ledger::commit_jump_by_return(uint32_t slot, uint32_t unit,
+                                   const elf::UnwindRegisters& after) {
   const Landing landing{after, true};
   booker_ = slot;
   land_behind_call(landing.pc());
-  jumps_[slot] = {unit, landing.stack_pointer(), true, open_behind(it->second, 1, landing.pc())};
+  jumps_[slot] = {unit, landing.stack_pointer(), true,
+                  open_behind(back_trace(after, slot), 1, landing.pc())};
 }
 
 // Whether the return addresses on a stack are still there.
@@ -384,6 +423,8 @@ void Ledger::forget(uint32_t slot) {
   stack_begins_.erase(slot);
   jumps_.erase(slot);
   births_.erase(slot);
+  came_elsewhere_.erase(slot);
+  std::erase_if(return_slots_, [&](const auto& entry) { return entry.first.first == slot; });
   std::erase_if(snapshots_, [&](const auto& entry) { return entry.first.first == slot; });
 }
 

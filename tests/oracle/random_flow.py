@@ -9,6 +9,9 @@ that two runs of a program go ways of their own.
 A program ends: control may go round only through a point that takes one from `fuel`, and leaves the
 procedure when there is none, or in a loop that a register counts down.
 
+Some programs (`hides`) have procedures that change their return address in another block than the
+one that returns, which Tally does not see, but may name.
+
 Reserved are r15 (random bits), r14 (the sum), r13 (addresses, which differ from run to run) and
 rsp.  A procedure of kind `wide` is called with 16
 bytes above its return address, and takes them with it.  Flags that processors leave undefined are
@@ -27,12 +30,35 @@ CONDITIONS = ("o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", 
 CARRY = ("b", "ae", "e", "ne", "be", "a")
 
 MAIN = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <ucontext.h>
 unsigned long flow(unsigned long bits, long fuel);
+static char** arguments;
+static unsigned long run(int i) {
+  return flow(strtoul(arguments[i], 0, 0), atol(arguments[i + 1]));
+}
+static void* in_thread(void* i) { return (void*)run((int)(long)i); }
+static void on_fault(int number, siginfo_t* info, void* context) {
+  (void)number, (void)info;
+  ((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}
 int main(int argc, char** argv) {
+  struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+  sigaction(SIGILL, &action, 0);
+  arguments = argv;
   unsigned long sum = 0;
-  for (int i = 1; i + 1 < argc; i += 2) sum = sum * 31 + flow(strtoul(argv[i], 0, 0), atol(argv[i + 1]));
+  pthread_t threads[16];
+  void* result;
+  for (int i = 1; i + 1 < argc; i += 2)
+    if (THREADS) pthread_create(&threads[i / 2], 0, in_thread, (void*)(long)i);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (THREADS) pthread_join(threads[i / 2], &result);
+    sum = sum * 31 + (THREADS ? (unsigned long)result : run(i));
+  }
   printf("%lx\n", sum);
   return (int)(sum & 63);
 }
@@ -47,6 +73,7 @@ class Procedure:
         self.saves = rng.random() < 0.3
         self.blocks = rng.randrange(3, 14)
         self.skips = rng.random() < 0.1
+        self.skips_early = False  # changes its return address long before it returns
         self.described = rng.random() < 0.8
 
     def label(self, block):
@@ -65,9 +92,15 @@ class Program:
         self.position_independent = self.rng.random() < 0.7
         self.stripped = self.rng.random() < 0.2
         self.sized = self.rng.random() < 0.8
+        self.threads = self.rng.random() < 0.3
+        self.leaves_far = self.all_described and self.rng.random() < 0.4
+        self.faults = 1 if self.rng.random() < 0.2 else 0
         count = self.rng.randrange(4, 16)
         self.procedures = [Procedure(i, self.rng) for i in range(count)]
         self.procedures[0].wide = self.procedures[0].skips = False
+        self.hides = self.rng.random() < 0.1
+        for procedure in self.procedures:
+            procedure.skips_early = self.hides and procedure.skips
         self.lines, self.data, self.labels = [], [], 0
 
     # -- Small parts.
@@ -85,6 +118,12 @@ class Program:
     def cfi(self, text):
         if self.described:
             self.lines.append("  .cfi_" + text)
+
+    def memory(self, name, offset=0):
+        """Each thread has its own."""
+        if self.threads:
+            return f"%fs:{name}@tpoff+{offset}"
+        return f"{name}+{offset}(%rip)"
 
     def register(self, *but):
         return self.rng.choice([r for r in FREE if r not in but])
@@ -135,7 +174,7 @@ class Program:
         elif choice == 11:
             self.out(f"cmov{rng.choice(CONDITIONS)} %{a}, %{b}")
         elif choice == 12:
-            where = f"memory+{8 * rng.randrange(32)}(%rip)"
+            where = self.memory("memory", 8 * rng.randrange(32))
             self.out(rng.choice((f"mov %{a}, {where}", f"mov {where}, %{b}", f"add %{a}, {where}",
                                  f"cmp {where}, %{b}", f"incq {where}", f"xor {where}, %{b}")))
         elif choice == 13:
@@ -164,6 +203,11 @@ class Program:
                  "several", "call", "call", "call", "indirect", "table", "table", "odd", "early"]
         if procedure.can_be_entered_inside():
             kinds += ["tail", "inside"]
+        if self.leaves_far:
+            kinds.append("far")
+        if self.faults and self.rng.random() < 0.1:
+            self.faults -= 1
+            kinds = ["fault"]
         kind = self.rng.choice(kinds)
         getattr(self, "way_" + kind)(procedure, block)
 
@@ -184,7 +228,7 @@ class Program:
     def way_back(self, procedure, block):
         """To an earlier block or this one, as long as there is fuel."""
         on = self.new_label()
-        self.out("decq fuel(%rip)", f"js {on}")
+        self.out(f"decq {self.memory('fuel')}", f"js {on}")
         self.bits()
         self.out(f"test ${1 << self.rng.randrange(20, 30)}, %r15d",
                  f"j{self.rng.choice(('e', 'ne'))} "
@@ -199,7 +243,7 @@ class Program:
         head = self.new_label()
         self.out(f"mov ${-turns * step}, %{counter}")
         if rng.random() < 0.3:
-            self.out("decq fuel(%rip)")
+            self.out(f"decq {self.memory('fuel')}")
         self.at(head)
         for _ in range(rng.randrange(4)):
             self.without(counter)
@@ -224,8 +268,8 @@ class Program:
         """One instruction that does not write a register."""
         a, b = self.register(), self.register(kept)
         self.out(self.rng.choice((f"add %{a}, %{b}", f"lea 3(%{a},%{b}), %{b}", f"xor %{a}, %{b}",
-                                  f"mov %{a}, memory+8(%rip)", f"imul %{a}, %{b}",
-                                  f"addq $3, memory+{8 * self.rng.randrange(32)}(%rip)",
+                                  f"mov %{a}, {self.memory('memory', 8)}", f"imul %{a}, %{b}",
+                                  f"addq $3, {self.memory('memory', 8 * self.rng.randrange(32))}",
                                   f"adc $1, %{b}")))
 
     def way_several(self, _procedure, _block):
@@ -339,6 +383,14 @@ class Program:
             self.out(f"lea {on}(%rip), %r13", "jmp *%r13")
             self.at(on)
 
+    def way_far(self, _procedure, _block):
+        """Now and then all procedures up to the outermost are left."""
+        self.out("call far")
+
+    def way_fault(self, _procedure, _block):
+        """A signal's handler goes on behind it."""
+        self.out("ud2")
+
     def way_early(self, procedure, _block):
         on = self.new_label()
         self.out(f"j{self.rng.choice(CONDITIONS)} {on}")
@@ -362,13 +414,15 @@ class Program:
         if not others:
             return self.way_branch(procedure, block)
         other = self.rng.choice(others)
-        self.out("decq fuel(%rip)", f"js {self.target(procedure, block)}",
+        self.out(f"decq {self.memory('fuel')}", f"js {self.target(procedure, block)}",
                  f"j{self.rng.choice(CONDITIONS)} {other.label(self.rng.randrange(other.blocks))}")
         return None
 
     # -- Procedures.
 
     def enter(self, procedure):
+        if procedure.skips_early:
+            self.out("addq $3, (%rsp)")
         if procedure.saves:
             self.push("%rbx")
             self.push("%rbp")
@@ -383,8 +437,10 @@ class Program:
         if procedure.saves:
             self.pop("%rbp")
             self.pop("%rbx")
+        if procedure.skips and not procedure.skips_early:
+            self.out("addq $3, (%rsp)")
         if procedure.skips:
-            self.out("addq $3, (%rsp)", "cmp %rax, %rdx")
+            self.out("cmp %rax, %rdx")
         self.out("ret $16" if procedure.wide else "ret")
 
     def procedure(self, procedure):
@@ -394,7 +450,7 @@ class Program:
         if self.described:
             self.lines.append("  .cfi_startproc")
         self.enter(procedure)
-        self.out("decq fuel(%rip)", f"js .Lleave_{procedure.name}")
+        self.out(f"decq {self.memory('fuel')}", f"js .Lleave_{procedure.name}")
         for block in range(procedure.blocks):
             self.at(procedure.label(block))
             self.straight()
@@ -407,6 +463,15 @@ class Program:
         if self.sized:
             self.lines.append(f"  .size {procedure.name}, .-{procedure.name}")
 
+    def far(self):
+        """Comes back, but for each fiftieth time."""
+        self.lines += ["  .type far, @function", "far:", "  .cfi_startproc"]
+        self.out(f"decq {self.memory('left')}", "je 1f", "cmp %rcx, %rdx", "ret")
+        self.lines.append("1:")
+        self.out(f"movq $50, {self.memory('left')}", f"mov {self.memory('outermost')}, %rsp",
+                 "lea .Lagain(%rip), %r13", "jmp *%r13")
+        self.lines += ["  .cfi_endproc", "  .size far, .-far"]
+
     def text(self):
         saved = ("rbx", "rbp", "r12", "r13", "r14", "r15")
         self.lines += ["  .text", "  .globl flow", "  .type flow, @function", "flow:",
@@ -414,19 +479,22 @@ class Program:
         for register in saved:
             self.out(f"push %{register}")
             self.lines.append("  .cfi_adjust_cfa_offset 8")
-        self.out("mov %rdi, %r15", "mov %rsi, fuel(%rip)", "xor %r14d, %r14d")
+        self.out("mov %rdi, %r15", f"mov %rsi, {self.memory('fuel')}", "xor %r14d, %r14d")
         for number, register in enumerate(FREE):
             self.out(f"mov ${number * 77}, %{LOW[register]}")
+        self.out(f"mov %rsp, {self.memory('outermost')}", f"movq $50, {self.memory('left')}")
         self.at(".Lagain")
         for procedure in self.procedures:
             if not procedure.wide and not procedure.skips:
                 self.out(f"call {procedure.name}")
-        self.out("cmpq $0, fuel(%rip)", "jg .Lagain", "mov %r14, %rax", "add %r15, %rax")
+        self.out(f"cmpq $0, {self.memory('fuel')}", "jg .Lagain", "mov %r14, %rax", "add %r15, %rax")
         for register in reversed(saved):
             self.out(f"pop %{register}")
             self.lines.append("  .cfi_adjust_cfa_offset -8")
         self.out("ret")
         self.lines += ["  .cfi_endproc", "  .size flow, .-flow"]
+        if self.leaves_far:
+            self.far()
         for procedure in self.procedures:
             self.procedure(procedure)
         self.lines += ['  .section .data.rel.ro,"aw"', "  .p2align 3"]
@@ -434,6 +502,8 @@ class Program:
             self.lines.append(label + ":")
             self.lines += ["  " + entry for entry in entries]
             self.lines.append("  .p2align 3")
-        self.lines += ["  .bss", "fuel: .zero 8", "memory: .zero 256",
+        section = '  .section .tbss,"awT",@nobits' if self.threads else "  .bss"
+        self.lines += [section, "fuel: .zero 8", "memory: .zero 256", "outermost: .zero 8",
+                       "left: .zero 8",
                        '  .section .note.GNU-stack,"",@progbits']
         return "\n".join(self.lines) + "\n"

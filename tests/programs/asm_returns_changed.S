@@ -1,5 +1,5 @@
 // Claim: a procedure that changes the address that it returns to, in the block that returns, leaves
-// its call open for good and comes back where it says; what a compiler makes of indirect branches
+// its call open for good and comes back where it says; what a compiler makes of indirect calls
 // against speculation is a jump.
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
@@ -37,17 +37,12 @@ really:
   call does_nothing
 behind:
 #endif
-  // Through what a compiler makes of an indirect call and of a switch against speculation.
+  // Through what a compiler makes of an indirect call against speculation.
   lea does_nothing(%rip), %rax
-  call through_rax
-  lea one_way(%rip), %rax
-  lea other_way(%rip), %rcx
+  lea adds(%rip), %rcx
   test $1, %bl
-  cmovz %rcx, %rax
-  jmp through_rax
-one_way:
-  add $1000, %ebp
-other_way:
+  cmovnz %rcx, %rax
+  call through_rax
   sub $1, %ebx
   jnz again
   EXPECT %ebp, $100040, 1
@@ -105,6 +100,11 @@ END(puts_it_back)
 PROCEDURE(does_nothing)
   ret
 END(does_nothing)
+
+PROCEDURE(adds)
+  add $1000, %ebp
+  ret
+END(adds)
 
 PROCEDURE(through_rax)
   call 2f

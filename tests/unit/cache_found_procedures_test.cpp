@@ -67,13 +67,7 @@ void expect_same_plan(const translate::Plan& a, const translate::Plan& b, uint32
 }
 
 void expect_same_events(const std::vector<WantedEvent>& a, const std::vector<WantedEvent>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].kind, b[i].kind);
-    EXPECT_EQ(a[i].insn, b[i].insn);
-    EXPECT_EQ(a[i].block, b[i].block);
-    EXPECT_EQ(a[i].insn_in_block, b[i].insn_in_block);
-  }
+  EXPECT_TRUE(a == b);
 }
 
 class Found : public testing::Test {
