@@ -16,7 +16,7 @@ import callgrind
 import processes
 import random_flow
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 NATIVE_MAX_S = 0.5
 NAMED = "a return led here, behind no call"
 # Those of which each may be off without another; `profile --help` has them all.
@@ -61,8 +61,11 @@ def flow(seed, folder):
     options += ["-s"] if made.stripped else []
     compiled(["gcc", *options, folder / "main.c", folder / "flow.S", "-o", program])
     runs = []
+    # Translating procedures again at each request takes long where stacks are deep and threads wait.
+    fuel_max = 1500 if made.threads else 4000
     for _ in range(2):
-        calls = [(rng.getrandbits(60), rng.randrange(200, 4000)) for _ in range(rng.randrange(1, 4))]
+        calls = [(rng.getrandbits(60), rng.randrange(200, fuel_max))
+                 for _ in range(rng.randrange(1, 4))]
         runs.append([str(number) for call in calls for number in call])
     return Subject(program, runs, made.hides)
 
@@ -90,7 +93,8 @@ def faulting(path):
     """Link addresses of `ud2`, which callgrind counts when they fault; they are never executed."""
     text = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", path],
                           capture_output=True, text=True, check=True).stdout
-    return {int(line.split(":")[0], 16) for line in text.splitlines() if line.rstrip().endswith("\tud2")}
+    return {int(line.split(":")[0], 16)
+            for line in text.splitlines() if line.rstrip().endswith("\tud2")}
 
 
 class Truth:

@@ -26,8 +26,6 @@ BYTE = {"rax": "al", "rbx": "bl", "rcx": "cl", "rdx": "dl", "rsi": "sil", "rdi":
         "rbp": "bpl", **{f"r{i}": f"r{i}b" for i in range(8, 16)}}
 CONDITIONS = ("o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", "l", "ge", "le",
               "g")
-# What only CF and ZF decide.
-CARRY = ("b", "ae", "e", "ne", "be", "a")
 
 MAIN = r"""
 #define _GNU_SOURCE
@@ -146,7 +144,8 @@ class Program:
         """Adds registers and flags to the sum.  AF is left out, and so are undefined flags, since
         this stands only behind instructions that define all but AF."""
         kept = self.register("rax")
-        self.out(f"mov %rax, %{kept}", "lahf", "seto %al", "and $0xef01, %eax", "rol $7, %r14", "xor %rax, %r14",
+        self.out(f"mov %rax, %{kept}", "lahf", "seto %al", "and $0xef01, %eax",
+                 "rol $7, %r14", "xor %rax, %r14",
                  f"mov %{kept}, %rax")
         self.out(f"add %{self.register()}, %r14")
 
@@ -323,7 +322,8 @@ class Program:
         table = self.pointers(names)
         index = self.register()
         self.bits()
-        self.out(f"mov %r15, %{index}", f"shr $33, %{index}", f"and ${len(names) - 1}, %{LOW[index]}",
+        self.out(f"mov %r15, %{index}", f"shr $33, %{index}",
+                 f"and ${len(names) - 1}, %{LOW[index]}",
                  f"lea {table}(%rip), %r13")
         if self.rng.random() < 0.5:
             self.out(f"call *(%r13,%{index},8)")
@@ -487,7 +487,8 @@ class Program:
         for procedure in self.procedures:
             if not procedure.wide and not procedure.skips:
                 self.out(f"call {procedure.name}")
-        self.out(f"cmpq $0, {self.memory('fuel')}", "jg .Lagain", "mov %r14, %rax", "add %r15, %rax")
+        self.out(f"cmpq $0, {self.memory('fuel')}", "jg .Lagain", "mov %r14, %rax",
+                 "add %r15, %rax")
         for register in reversed(saved):
             self.out(f"pop %{register}")
             self.lines.append("  .cfi_adjust_cfa_offset -8")
