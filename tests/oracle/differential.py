@@ -1,7 +1,7 @@
 """One random program under Tally in all the ways in which it may be counted, and under callgrind.
 
-Programs come from a seed: of `flow` (random_flow.py), or of csmith, by a compiler, with options, that
-the seed chooses.  A program runs with two lists of arguments, so that what an earlier run has left
+Programs come from a seed: of `flow` (random_flow.py), or of csmith, by a compiler, with options,
+that the seed chooses.  A program runs with two lists of arguments, so that what an earlier run has left
 is right in some runs of Tally and wrong in others.
 """
 import json
@@ -61,7 +61,7 @@ def flow(seed, folder):
     options += ["-s"] if made.stripped else []
     compiled(["gcc", *options, folder / "main.c", folder / "flow.S", "-o", program])
     runs = []
-    # Translating procedures again at each request takes long where stacks are deep and threads wait.
+    # Translating procedures again at each request takes long where stacks are deep.
     fuel_max = 1500 if made.threads else 4000
     for _ in range(2):
         calls = [(rng.getrandbits(60), rng.randrange(200, fuel_max))
