@@ -1,8 +1,8 @@
 """One random program under Tally in all the ways in which it may be counted, and under callgrind.
 
 Programs come from a seed: of `flow` (random_flow.py), or of csmith, by a compiler, with options,
-that the seed chooses.  A program runs with two lists of arguments, so that what an earlier run has left
-is right in some runs of Tally and wrong in others.
+that the seed chooses.  A program runs with two lists of arguments, so that what an earlier run has
+left is right in some runs of Tally and wrong in others.
 """
 import json
 import os
