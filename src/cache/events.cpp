@@ -210,8 +210,10 @@ std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeVie
   }
   std::ranges::sort(events, {}, &WantedEvent::insn);
   // One probe for each instruction: what is about the stack as a whole says more.
-  const auto same = std::ranges::unique(events, {}, &WantedEvent::insn);
-  events.erase(same.begin(), same.end());
+  const auto same_insn = [](const WantedEvent& a, const WantedEvent& b) {
+    return a.insn == b.insn;
+  };
+  events.erase(std::unique(events.begin(), events.end(), same_insn), events.end());
   return events;
 }
 
