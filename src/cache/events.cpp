@@ -158,10 +158,9 @@ void find_changed_return(const cfg::Procedure& p, uint32_t b, const cfg::CodeVie
   events.push_back({kind, block.first_insn + last, b, last, 0});
 }
 
-}  // namespace
-
-std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeView& view,
-                                     std::vector<LinkRange>& sources) {
+// Probes of a procedure that loads the stack pointer and leaves.
+std::vector<WantedEvent> find_departures(const cfg::Procedure& p, const cfg::CodeView& view,
+                                         std::vector<LinkRange>& sources) {
   std::vector<std::pair<uint32_t, EventKind>> wanted;
   bool at_entry = false;
   for (const cfg::Block& block : p.blocks) {
@@ -202,13 +201,21 @@ std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeVie
     }
     events.push_back(event);
   }
+  return events;
+}
+
+}  // namespace
+
+std::vector<WantedEvent> find_events(const cfg::Procedure& p, const cfg::CodeView& view,
+                                     std::vector<LinkRange>& sources) {
+  std::vector<WantedEvent> events = find_departures(p, view, sources);
   for (uint32_t b = 0; b < p.blocks.size(); ++b) {
     const cfg::Block& block = p.blocks[b];
     const bool loads = std::ranges::any_of(
         p.insns_of(block), [](const isa::Insn& insn) { return insn.loads_stack_pointer; });
     if (block.end == isa::Flow::kReturn && !loads) find_changed_return(p, b, view, events);
   }
-  std::ranges::sort(events, {}, &WantedEvent::insn);
+  std::ranges::stable_sort(events, {}, &WantedEvent::insn);
   // One probe for each instruction: what is about the stack as a whole says more.
   const auto same_insn = [](const WantedEvent& a, const WantedEvent& b) {
     return a.insn == b.insn;
