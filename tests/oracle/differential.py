@@ -44,8 +44,9 @@ def command_line(parts):
     return [str(part) for part in parts]
 
 
-def compiled(parts):
-    subprocess.run(command_line(parts), check=True, capture_output=True, timeout=TIMEOUT_S)
+def make(folder, parts):
+    subprocess.run(command_line(parts), check=True, capture_output=True, timeout=TIMEOUT_S,
+                   cwd=folder)
 
 
 def flow(seed, folder):
@@ -59,7 +60,7 @@ def flow(seed, folder):
     options = ["-O1", f"-DTHREADS={int(made.threads)}", "-pthread", "-Wl,-z,now"]
     options += ([] if made.position_independent else ["-no-pie"])
     options += ["-s"] if made.stripped else []
-    compiled(["gcc", *options, folder / "main.c", folder / "flow.S", "-o", program])
+    make(folder, ["gcc", *options, folder / "main.c", folder / "flow.S", "-o", program])
     runs = []
     # Translating procedures again at each request takes long where stacks are deep.
     fuel_max = 1500 if made.threads else 4000
@@ -71,19 +72,18 @@ def flow(seed, folder):
 
 
 def csmith(seed, folder):
-    """A program of csmith's, which is run several times in one process."""
+    """A program of csmith's."""
     rng = random.Random(f"csmith {seed}")
     source, program = folder / "random.c", folder / "program"
     options = rng.sample(CSMITH_OPTIONS, 3)
-    compiled(["csmith", "--seed", seed + 1, "--max-funcs", rng.randrange(3, 12), *options,
-              "--output", source])
+    make(folder, ["csmith", "--seed", seed + 1, "--max-funcs", rng.randrange(3, 12), *options,
+                  "--output", source])
     compiler = rng.choice(("gcc", "gcc", "clang")) if shutil.which("clang") else "gcc"
     chosen = rng.choice(C_OPTIONS).split() + rng.choice(([], [], ["-no-pie"], ["-s"]))
     if compiler == "clang":
         chosen = [option for option in chosen if not option.startswith("-fno-tree")]
-    # So that `1`, which prints more, and nothing are two ways to run it.
-    compiled([compiler, "-w", "-I/usr/include/csmith", *chosen, source, "-o", program])
-    return Subject(program, [[], ["1"]])
+    make(folder, [compiler, "-w", "-I/usr/include/csmith", *chosen, source, "-o", program])
+    return Subject(program, [[], ["1"]])  # with `1` it prints more
 
 
 KINDS = {"flow": flow, "csmith": csmith}
@@ -168,7 +168,7 @@ def plans(rng):
 def check(tally, kind, seed, folder):
     """Problems of one program, and how many instructions the truth has; None for one that is left
     out, since it runs for long."""
-    folder = pathlib.Path(folder)
+    folder = pathlib.Path(folder).resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     subject = KINDS[kind](seed, folder)

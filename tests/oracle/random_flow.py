@@ -1,7 +1,7 @@
 """Programs at random, made of what a translation may get wrong: control that goes everywhere while
 flags and registers are live.
 
-Each program is a dozen procedures of blocks in assembly.  Every value and every flag that is
+Each program is 4 to 15 procedures of blocks in assembly.  Every value and every flag that is
 defined finds its way into a sum that the program prints, so a register or flag that a translation
 changes is seen at once; and ways are chosen by a register of random bits that arguments give, so
 that two runs of a program go ways of their own.
