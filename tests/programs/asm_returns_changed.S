@@ -20,23 +20,6 @@ again:
   nop
   // Comes back as it should.
   call puts_it_back
-#ifdef BEHIND_A_CALL
-  // Behind a call that is made each third time only.
-  mov %ebx, %eax
-  xor %edx, %edx
-  mov $3, %ecx
-  div %ecx
-  test %edx, %edx
-  jz really
-  lea behind(%rip), %rax
-  push %rax
-  .cfi_adjust_cfa_offset 8
-  ret
-  .cfi_adjust_cfa_offset -8
-really:
-  call does_nothing
-behind:
-#endif
   // Through what a compiler makes of an indirect call against speculation.
   lea does_nothing(%rip), %rax
   lea adds(%rip), %rcx
