@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "isa/constant_step.h"
 #include "isa/emulate.h"
 
 namespace tally::engine {
@@ -72,42 +73,35 @@ struct ReturnSlot {
   bool is_written = false;
 };
 
+constexpr uint8_t kPushFlags = 0x9c, kPopFlags = 0x9d;
+
 // From behind an instruction to in front of it.  False: the stack pointer cannot be followed.
-bool step_back(const isa::Operation& operation, ReturnSlot& slot) {
+bool step_back(std::span<const uint8_t> bytes, uint64_t address, ReturnSlot& slot) {
   using isa::Op;
-  using Kind = isa::Operand::Kind;
   constexpr int64_t kWordBytes = 8;
-  const isa::Operand& to = operation.operands[0];
-  const isa::Operand& from = operation.operands[1];
-  const bool moves = to.kind == Kind::kRegister && to.number == kStackPointer;
-  switch (operation.op) {
-    case Op::kPush:
-      slot.is_written |= slot.distance == 0;
-      slot.distance -= kWordBytes;
-      return operation.width_bytes == kWordBytes;
-    case Op::kPop:
-      slot.distance += kWordBytes;
-      return operation.width_bytes == kWordBytes && !moves;
-    case Op::kLeave:
-      return false;
-    default:
-      break;
-  }
-  if (moves) {
-    const bool constant = from.kind == Kind::kImmediate;
-    if (operation.op == Op::kAdd && constant) {
-      slot.distance += from.value;
-    } else if (operation.op == Op::kSub && constant) {
-      slot.distance -= from.value;
-    } else if (operation.op == Op::kLea && from.base == kStackPointer && from.index < 0) {
-      slot.distance += from.value;
-    } else {
-      return !writes_first_operand(operation.op);
-    }
+  const bool pushes_flags = bytes.size() == 1 && bytes[0] == kPushFlags;
+  const bool pops_flags = bytes.size() == 1 && bytes[0] == kPopFlags;
+  if (const auto step = isa::constant_step(bytes); step && step->reg == kStackPointer) {
+    slot.distance += step->step;
     return true;
   }
-  const bool there = to.kind == Kind::kMemory && to.base == kStackPointer && to.index < 0;
-  slot.is_written |= there && to.value == slot.distance && writes_first_operand(operation.op);
+  const isa::Operation operation = isa::decode_operation(bytes, address);
+  const isa::Operand& to = operation.operands[0];
+  if (operation.op == Op::kPush || pushes_flags) {
+    slot.is_written |= slot.distance == 0;
+    slot.distance -= kWordBytes;
+    return pushes_flags || operation.width_bytes == kWordBytes;
+  }
+  if (operation.op == Op::kPop || pops_flags) {
+    slot.distance += kWordBytes;
+    const bool followed = operation.width_bytes == kWordBytes && to.number != kStackPointer;
+    return pops_flags || followed;
+  }
+  const std::optional<uint32_t> written = isa::registers_written(bytes);
+  if (!written || (*written & 1u << kStackPointer) != 0) return false;
+  const bool there = to.kind == isa::Operand::Kind::kMemory && to.base == kStackPointer &&
+                     to.index < 0 && to.value == slot.distance;
+  slot.is_written |= there && writes_first_operand(operation.op);
   return true;
 }
 
@@ -136,8 +130,7 @@ std::optional<int32_t> popped_by_return(const cfg::Procedure& p, const cfg::Bloc
   ReturnSlot slot;
   for (size_t i = insns.size() - 1; i-- > 0;) {
     const uint64_t at = (p.range.begin + insns[i].offset).value();
-    if (insns[i].loads_stack_pointer) return std::nullopt;
-    if (!step_back(isa::decode_operation(bytes_of(insns[i]), at), slot)) return std::nullopt;
+    if (!step_back(bytes_of(insns[i]), at, slot)) return std::nullopt;
     if (std::abs(slot.distance) > kDistanceMax) return std::nullopt;
   }
   if (!slot.is_written) return std::nullopt;

@@ -6,7 +6,8 @@
 // OCaml raises that way from the middle of procedures that are called often and seldom raise: there
 // the snapshot is taken at the start of the block that jumps.
 //
-// So do returns that pop what their own block has put there.  If it was put over an address that
+// So do returns that pop what their own block has put there, by `push` or by an instruction that
+// names the stack pointer and that isa/emulate.h knows.  If it was put over an address that
 // was there before, the procedure comes back elsewhere than behind its call, which stays open for
 // good; what was there is looked at before (`kReturnSlot`) and at the return (`kReturnChanged`):
 //

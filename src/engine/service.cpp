@@ -230,7 +230,7 @@ void Service::serve(uint32_t slot) {
         store(slot, tcb::kLookupsLeft, cache_.lookups());
       }
       resume = cache_.take_return(target);
-      if (resume) ledger_.returned(slot, registers_of(slot, target));
+      if (resume) ledger_.returned(slot, target);
       break;
     case Request::kEvent:
       resume = answer_event(slot);

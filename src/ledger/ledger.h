@@ -132,9 +132,9 @@ class Ledger : public LedgerBooks {
   void return_slot(uint32_t slot, TargetAddr at);
   // That return is about to be made.
   void commit_return(uint32_t slot, TargetAddr at);
-  // A return has led to `there`, for which it asked.  Named where that is behind no call, and
-  // nothing above has said why.
-  void returned(uint32_t slot, const elf::UnwindRegisters& there);
+  // A return has led to `pc`, for which it asked.  Named where that is in the middle of a procedure
+  // but behind no call, and no probe has announced it.
+  void returned(uint32_t slot, TargetAddr pc);
   // A return pops what its own block has pushed: a jump.
   void commit_jump_by_return(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after);
   // Memory is given back: who waits on stacks there (left_stacks.h) never goes on.
@@ -343,8 +343,8 @@ class Ledger : public LedgerBooks {
   std::map<uint32_t, Birth> births_;                                    // by slot
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;   // by slot and unit
   std::map<std::pair<uint32_t, TargetAddr>, TargetAddr> return_slots_;  // by slot and place
-  std::map<uint32_t, TargetAddr> came_elsewhere_;  // by slot: where its last such return led
-  mutable TargetRange main_stack_;                 // as far as it is known
+  std::map<uint32_t, TargetAddr> announced_;  // by slot: where its last return with a probe led
+  mutable TargetRange main_stack_;            // as far as it is known
 };
 
 // The frame that is active when the stack pointer has this value: all inner ones are abandoned.

@@ -53,6 +53,7 @@ void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& af
   if (it == snapshots_.end()) return;
   const elf::BackTrace trace = it->second;
   const Landing landing{after, by_return};
+  if (by_return) announced_[slot] = landing.pc();
   booker_ = slot;
   const auto& frames = trace.frames;
   // A procedure at the very bottom, without call frame information, has nobody to abandon.
@@ -96,7 +97,7 @@ void Ledger::commit_return(uint32_t slot, TargetAddr at) {
   uint64_t destination = 0;
   if (noted.empty() || !process_.read_memory(at, &destination, sizeof destination)) return;
   if (noted.mapped().value() == destination) return;
-  came_elsewhere_[slot] = TargetAddr(destination);
+  announced_[slot] = TargetAddr(destination);
   booker_ = slot;
   const BlockRef call = cache_.call_block_of(noted.mapped());
   if (call.valid()) leave(call, AbnormalKind::kNonLocalJump, "what it called came back elsewhere");
@@ -106,20 +107,14 @@ void Ledger::commit_return(uint32_t slot, TargetAddr at) {
 // By conservation of flow nothing is wrong then: who waits for the call seems to have had it back.
 // A switch that is compiled against speculation leads to its cases that way, too, and leaves no
 // call open; the two cannot be told apart here.
-void Ledger::returned(uint32_t slot, const elf::UnwindRegisters& there) {
-  const TargetAddr pc(there.value[elf::kDwarfPc]);
-  if (cache_.call_block_of(pc).valid()) return;
-  if (interruptions_.is_restorer(pc) || inherited_kind_ == AbnormalKind::kAttach) return;
-  if (may_be_jumping(slot, Way::kReturn, there)) return;
-  const auto elsewhere = came_elsewhere_.find(slot);
-  if (elsewhere != came_elsewhere_.end() && elsewhere->second == pc) return;
-  const Module* module = modules_.containing(pc);
-  if (module == nullptr) return;
-  const LinkAddr at = module->to_link(pc);
-  const auto range = module->image->unwind_range_at(at);
-  if (!range || range->begin == at) return;
+void Ledger::returned(uint32_t slot, TargetAddr pc) {
+  if (cache_.call_block_of(pc).valid() || is_inherited(pc)) return;
+  if (!is_described(pc) || is_planted(pc) || interruptions_.is_restorer(pc)) return;
+  const auto announced = announced_.find(slot);
+  if (announced != announced_.end() && announced->second == pc) return;
+  const Module& module = *modules_.containing(pc);
   issue(
-      fmt::format("{}+{:#x}", module->path, at.value()),
+      fmt::format("{}+{:#x}", module.path, module.to_link(pc).value()),
       "a return led here, behind no call; if a call was left open for that, it counts as one that "
       "came back");
 }
@@ -128,6 +123,7 @@ void Ledger::returned(uint32_t slot, const elf::UnwindRegisters& there) {
 void Ledger::commit_jump_by_return(uint32_t slot, uint32_t unit,
                                    const elf::UnwindRegisters& after) {
   const Landing landing{after, true};
+  announced_[slot] = landing.pc();
   booker_ = slot;
   land_behind_call(landing.pc());
   jumps_[slot] = {unit, landing.stack_pointer(), true,
@@ -423,7 +419,7 @@ void Ledger::forget(uint32_t slot) {
   stack_begins_.erase(slot);
   jumps_.erase(slot);
   births_.erase(slot);
-  came_elsewhere_.erase(slot);
+  announced_.erase(slot);
   std::erase_if(return_slots_, [&](const auto& entry) { return entry.first.first == slot; });
   std::erase_if(snapshots_, [&](const auto& entry) { return entry.first.first == slot; });
 }

@@ -19,7 +19,6 @@ import random_flow
 TIMEOUT_S = 120
 NATIVE_MAX_S = 0.5
 NAMED = "a return led here, behind no call"
-# Those of which each may be off without another; `profile --help` has them all.
 OPTIMIZATIONS = ("ahead", "tables", "recall", "weights", "renewal", "order", "defer", "shared",
                  "joins", "notes", "hashes", "flags", "low32", "paired", "unspilled", "index",
                  "sealed", "through", "found", "packed", "sparse", "asks", "fronts", "near",
@@ -36,6 +35,7 @@ class Subject:
 
     def __init__(self, program, runs, hides=False):
         self.program = program
+        self.path = os.path.realpath(program)
         self.runs = runs
         self.hides = hides  # something that Tally may name instead of counting it
 
@@ -111,10 +111,9 @@ class Truth:
         there, counted = callgrind.run(command, folder, None, dict(processes.ENVIRONMENT))
         if (there.end(), there.stdout) != (self.end, self.stdout):
             self.problems.append("callgrind and the processor disagree on what the program does")
-        path = os.path.realpath(subject.program)
-        never = faulting(path)
+        never = faulting(subject.path)
         self.counts = {a: n for (module, a), n in counted.counts.items()
-                       if module == path and n and a not in never}
+                       if module == subject.path and n and a not in never}
         self.total = sum(self.counts.values())
 
 
@@ -130,17 +129,16 @@ def under_tally(tally, subject, arguments, folder, cache, options, truth):
         return [f"{what}: {done.end()} instead of {truth.end}, or another output: {said}"]
     report = json.loads(subprocess.run([tally, "report", file, "--format=json"],
                                        capture_output=True, check=True).stdout)
-    problems = []
     if subject.hides and any(NAMED in issue["message"] for issue in report["issues"]):
         return []
+    problems = []
     if report["flow"]["balanced"] is not True or report["issues"]:
         problems.append(f"{what}: not balanced, or not exact: {report['issues']}")
     dump = subprocess.run([tally, "dump", "instructions", file, "--format=csv"],
                           capture_output=True, check=True)
-    path = os.path.realpath(subject.program)
     ours = {a: n for (module, a), n in against_callgrind.rows(
-        dump.stdout.decode().splitlines()).items() if module == path and n}
-    left_out = callgrind.rep_prefixed(path)
+        dump.stdout.decode().splitlines()).items() if module == subject.path and n}
+    left_out = callgrind.rep_prefixed(subject.path)
     for address in sorted((set(ours) | set(truth.counts)) - left_out):
         here, there = ours.get(address, 0), truth.counts.get(address, 0)
         if here != there:

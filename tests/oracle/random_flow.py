@@ -13,9 +13,9 @@ Some programs (`hides`) have procedures that change their return address in anot
 one that returns, which Tally does not see, but may name.
 
 Reserved are r15 (random bits), r14 (the sum), r13 (addresses, which differ from run to run) and
-rsp.  A procedure of kind `wide` is called with 16
-bytes above its return address, and takes them with it.  Flags that processors leave undefined are
-never read: behind `and` and its like AF is masked out of what is summed up.
+rsp.  A procedure of kind `wide` is called with 16 bytes above its return address, and takes them
+with it.  Flags that processors leave undefined are never read: behind `and` and its like AF is
+masked out of what is summed up.
 """
 import random
 
@@ -150,40 +150,37 @@ class Program:
         self.out(f"add %{self.register()}, %r14")
 
     def operation(self):
-        """One instruction or two that define all flags but AF, or none."""
+        """One instruction or a few that define all flags but AF, or none."""
         rng, a, b = self.rng, self.register(), self.register()
         constant = rng.choice((1, 2, 7, 8, 100, 127, 128, 1000, 0x7fffffff, -1, -8, -128))
-        choice = rng.randrange(16)
-        if choice < 3:
-            self.out(f"{rng.choice(('add', 'sub', 'xor', 'and', 'or', 'cmp', 'test'))} %{a}, %{b}")
-        elif choice < 5:
-            self.out(f"{rng.choice(('add', 'sub', 'xor', 'and', 'or', 'cmp'))} ${constant}, %{b}")
-        elif choice == 5:
-            self.out(f"{rng.choice(('adc', 'sbb'))} %{a}, %{b}")
-        elif choice == 6:
-            self.out(f"{rng.choice(('inc', 'dec', 'neg'))} %{b}")
-        elif choice == 7:
-            self.out(f"lea {constant}(%{a},%{b},{rng.choice((1, 2, 4, 8))}), %{self.register()}")
-        elif choice == 8:
-            self.out(f"mov %{a}, %{b}")
-        elif choice == 9:
-            self.out(f"{rng.choice(('shl', 'shr', 'sar'))} %{b}")
-        elif choice == 10:
-            self.out(f"set{rng.choice(CONDITIONS)} %{BYTE[b]}")
-        elif choice == 11:
-            self.out(f"cmov{rng.choice(CONDITIONS)} %{a}, %{b}")
-        elif choice == 12:
-            where = self.memory("memory", 8 * rng.randrange(32))
-            self.out(rng.choice((f"mov %{a}, {where}", f"mov {where}, %{b}", f"add %{a}, {where}",
-                                 f"cmp {where}, %{b}", f"incq {where}", f"xor {where}, %{b}")))
-        elif choice == 13:
-            self.out(f"imul %{a}, %{b}", f"add ${constant}, %{b}")
-        elif choice == 14:
-            self.out(f"{rng.choice(('add', 'sub', 'mov', 'xor'))} %{LOW[a]}, %{LOW[b]}")
-        else:
+        where = self.memory("memory", 8 * rng.randrange(32))
+        plain = rng.choice(("add", "sub", "xor", "and", "or", "cmp"))
+        sort = rng.randrange(10)
+        if sort == 0:
             self.push(f"%{a}")
             self.out(f"lea {constant}(%{b}), %{a}")
             self.pop(f"%{b}")
+        elif sort == 1:
+            self.new_flags()
+        elif sort == 2:
+            self.out(f"imul %{a}, %{b}", f"add ${constant}, %{b}")
+        else:
+            self.out(rng.choice((
+                f"{plain} %{a}, %{b}", f"{plain} ${constant}, %{b}", f"test %{a}, %{b}",
+                f"{rng.choice(('adc', 'sbb'))} %{a}, %{b}",
+                f"{rng.choice(('inc', 'dec', 'neg', 'shl', 'shr', 'sar'))} %{b}",
+                f"lea {constant}(%{a},%{b},{rng.choice((1, 2, 4, 8))}), %{self.register()}",
+                f"{rng.choice(('add', 'sub', 'mov', 'xor'))} %{LOW[a]}, %{LOW[b]}",
+                f"set{rng.choice(CONDITIONS)} %{BYTE[b]}", f"mov %{a}, %{b}",
+                f"cmov{rng.choice(CONDITIONS)} %{a}, %{b}", f"mov %{a}, {where}",
+                f"mov {where}, %{b}", f"{plain} %{a}, {where}", f"{plain} {where}, %{b}",
+                f"incq {where}")))
+
+    def new_flags(self):
+        """By way of the stack, which a return behind it must not be taken to pop."""
+        self.push(f"${0x202 | self.rng.getrandbits(12) & 0x8c5}")
+        self.out("popfq")
+        self.cfi("adjust_cfa_offset -8")
 
     def straight(self, at_most=6):
         for _ in range(self.rng.randrange(at_most)):
@@ -290,36 +287,31 @@ class Program:
         self.at(done)
         self.out("cmp %r8, %r9")
 
-    def callee(self, wide=None):
-        return self.rng.choice([p for p in self.procedures if wide in (None, p.wide)])
+    def plain_callees(self):
+        """Those that may be called and jumped to without more ado."""
+        return [p for p in self.procedures if not p.wide and not p.skips]
 
-    def before_call(self, callee):
+    def way_call(self, _procedure, _block):
+        callee = self.rng.choice(self.procedures)
         if callee.wide:
             self.out("lea -16(%rsp), %rsp")
             self.cfi("adjust_cfa_offset 16")
-
-    def after_call(self, callee):
+        self.out(f"call {callee.name}")
         if callee.wide:
             self.cfi("adjust_cfa_offset -16")
         if callee.skips:  # which comes back behind this
             self.out("ud2", ".byte 0x90")
 
-    def way_call(self, _procedure, _block):
-        callee = self.callee()
-        self.before_call(callee)
-        self.out(f"call {callee.name}")
-        self.after_call(callee)
-
-    def pointers(self, names):
-        """A table of addresses; its label."""
+    def table(self, entry, names):
+        """One of these for each name; its label."""
         label = f"table_{len(self.data)}"
-        self.data.append((label, [f".quad {name}" for name in names]))
+        self.data.append((label, [entry.format(name, label) for name in names]))
         return label
 
     def way_indirect(self, _procedure, _block):
-        likely = [p for p in self.procedures if not p.wide and not p.skips]
+        likely = self.plain_callees()
         names = [self.rng.choice(likely).name for _ in range(self.rng.choice((1, 2, 4, 8, 16)))]
-        table = self.pointers(names)
+        table = self.table(".quad {}", names)
         index = self.register()
         self.bits()
         self.out(f"mov %r15, %{index}", f"shr $33, %{index}",
@@ -339,17 +331,15 @@ class Program:
         self.out(f"mov %r15, %{index}", f"shr ${rng.randrange(30, 40)}, %{index}",
                  f"and ${count * rng.choice((1, 2)) - 1}, %{LOW[index]}")
         self.out(f"cmp ${count - 1}, %{LOW[index]}", f"ja {procedure.label(block + 1)}_odd")
-        label = f"table_{len(self.data)}"
-        self.out(f"lea {label}(%rip), %r13")
         if rng.random() < 0.5:
-            self.data.append((label, [f".long {t} - {label}" for t in targets]))
+            self.out(f"lea {self.table('.long {} - {}', targets)}(%rip), %r13")
             self.out(f"movslq (%r13,%{index},4), %{index}")
             # An addition's flags are the same in each run only where addresses are.
             adds = not self.position_independent and rng.random() < 0.7
             self.out(f"add %{index}, %r13" if adds else f"lea (%r13,%{index}), %r13")
             self.out(rng.choice(("", "notrack ")) + "jmp *%r13")
         else:
-            self.data.append((label, [f".quad {t}" for t in targets]))
+            self.out(f"lea {self.table('.quad {}', targets)}(%rip), %r13")
             if rng.random() < 0.5:
                 self.out(f"jmp *(%r13,%{index},8)")
             else:
@@ -402,7 +392,7 @@ class Program:
         self.at(on)
 
     def way_tail(self, _procedure, _block):
-        callee = self.rng.choice([p for p in self.procedures if not p.wide and not p.skips])
+        callee = self.rng.choice(self.plain_callees())
         if self.rng.random() < 0.5:
             self.out(f"j{self.rng.choice(CONDITIONS)} {callee.name}")
         else:
@@ -441,6 +431,8 @@ class Program:
             self.out("addq $3, (%rsp)")
         if procedure.skips:
             self.out("cmp %rax, %rdx")
+        if self.rng.random() < 0.2:
+            self.new_flags()
         self.out("ret $16" if procedure.wide else "ret")
 
     def procedure(self, procedure):
@@ -484,9 +476,8 @@ class Program:
             self.out(f"mov ${number * 77}, %{LOW[register]}")
         self.out(f"mov %rsp, {self.memory('outermost')}", f"movq $50, {self.memory('left')}")
         self.at(".Lagain")
-        for procedure in self.procedures:
-            if not procedure.wide and not procedure.skips:
-                self.out(f"call {procedure.name}")
+        for procedure in self.plain_callees():
+            self.out(f"call {procedure.name}")
         self.out(f"cmpq $0, {self.memory('fuel')}", "jg .Lagain", "mov %r14, %rax",
                  "add %r15, %rax")
         for register in reversed(saved):

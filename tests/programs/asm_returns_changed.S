@@ -18,8 +18,26 @@ again:
   call skips_with_register
   ud2
   nop
-  // Comes back as it should.
+  // Come back as they should.
   call puts_it_back
+  call loads_flags
+#ifdef BEHIND_A_CALL
+  // Behind a call that is made each third time only, and the first time.
+  mov %ebx, %eax
+  xor %edx, %edx
+  mov $3, %ecx
+  div %ecx
+  cmp $2, %edx
+  je really
+  lea behind(%rip), %rax
+  push %rax
+  .cfi_adjust_cfa_offset 8
+  ret
+  .cfi_adjust_cfa_offset -8
+really:
+  call does_nothing
+behind:
+#endif
   // Through what a compiler makes of an indirect call against speculation.
   lea does_nothing(%rip), %rax
   lea adds(%rip), %rcx
@@ -79,6 +97,14 @@ PROCEDURE(puts_it_back)
   .cfi_offset rip, -8
   ret
 END(puts_it_back)
+
+PROCEDURE(loads_flags)
+  push %rbx
+  .cfi_adjust_cfa_offset 8
+  popfq
+  .cfi_adjust_cfa_offset -8
+  ret
+END(loads_flags)
 
 PROCEDURE(does_nothing)
   ret

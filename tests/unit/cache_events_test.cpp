@@ -71,6 +71,25 @@ TEST_F(CacheEvents, OrdinaryReturnsNeedNone) {
   EXPECT_TRUE(events({0x50, 0xc9, 0xc3}).empty());
 }
 
+TEST_F(CacheEvents, FlagsOnTheStackAreFollowed) {
+  // add qword [rsp], 3; push rax; popfq; pushfq; pop rcx; ret
+  const auto found = events({0x48, 0x83, 0x04, 0x24, 0x03, 0x50, 0x9d, 0x9c, 0x59, 0xc3});
+  const std::vector<WantedEvent> wanted = {{EventKind::kReturnSlot, 0, 0, 0, 0},
+                                           {EventKind::kReturnChanged, 5, 0, 5, 0}};
+  EXPECT_EQ(found, wanted);
+}
+
+TEST_F(CacheEvents, WhatIsPushedForAnotherThanTheReturnIsNotPoppedByIt) {
+  // push rax; popfq; ret
+  EXPECT_TRUE(events({0x50, 0x9d, 0xc3}).empty());
+  // push rax; enter 8, 0; leave; ret, and: push rax; pop fs; ret
+  EXPECT_TRUE(events({0x50, 0xc8, 0x08, 0x00, 0x00, 0xc9, 0xc3}).empty());
+  EXPECT_TRUE(events({0x50, 0x0f, 0xa1, 0xc3}).empty());
+  // push rax; pop rsp; ret, and: push rax; and rsp, -16; ret
+  EXPECT_TRUE(events({0x50, 0x5c, 0xc3}).empty());
+  EXPECT_TRUE(events({0x50, 0x48, 0x83, 0xe4, 0xf0, 0xc3}).empty());
+}
+
 TEST_F(CacheEvents, ACallThatIsAnsweredByAJumpNeedsNone) {
   // call 9; 5: pause; jmp 5; 9: mov [rsp], rax; ret
   EXPECT_TRUE(
