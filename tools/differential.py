@@ -4,7 +4,7 @@ and compares each count with callgrind's, for as long as asked.
 
 A failure keeps the program's folder and prints the command that makes it again.
 
-usage: differential.py --tally=PATH [--kinds=flow,csmith] [--seed=N] [--count=N | --minutes=N]
+usage: differential.py --tally=PATH [--kinds=flow,wild,csmith] [--seed=N] [--count=N | --minutes=N]
                        [--jobs=N] [--work=FOLDER]
 """
 import argparse
@@ -37,7 +37,7 @@ def one(tally, kind, seed, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tally", required=True)
-    parser.add_argument("--kinds", default="flow,csmith")
+    parser.add_argument("--kinds", default="flow,wild,csmith")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1)

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "isa/constant_step.h"
 #include "isa/emulate.h"
+#include "isa/return_slot.h"
 
 namespace tally::engine {
 
@@ -61,50 +61,6 @@ bool may_write_to_stack(std::span<const uint8_t> bytes) {
   return false;
 }
 
-bool writes_first_operand(isa::Op op) {
-  using isa::Op;
-  return op > Op::kNop && op < Op::kPush && op != Op::kCompare && op != Op::kTest;
-}
-
-// Where the slot that a return pops lies, from the stack pointer at some instruction, and whether
-// it has been written since.
-struct ReturnSlot {
-  int64_t distance = 0;
-  bool is_written = false;
-};
-
-constexpr uint8_t kPushFlags = 0x9c, kPopFlags = 0x9d;
-
-// From behind an instruction to in front of it.  False: the stack pointer cannot be followed.
-bool step_back(std::span<const uint8_t> bytes, uint64_t address, ReturnSlot& slot) {
-  using isa::Op;
-  constexpr int64_t kWordBytes = 8;
-  const bool pushes_flags = bytes.size() == 1 && bytes[0] == kPushFlags;
-  const bool pops_flags = bytes.size() == 1 && bytes[0] == kPopFlags;
-  if (const auto step = isa::constant_step(bytes); step && step->reg == kStackPointer) {
-    slot.distance += step->step;
-    return true;
-  }
-  const isa::Operation operation = isa::decode_operation(bytes, address);
-  const isa::Operand& to = operation.operands[0];
-  if (operation.op == Op::kPush || pushes_flags) {
-    slot.is_written |= slot.distance == 0;
-    slot.distance -= kWordBytes;
-    return pushes_flags || operation.width_bytes == kWordBytes;
-  }
-  if (operation.op == Op::kPop || pops_flags) {
-    slot.distance += kWordBytes;
-    const bool followed = operation.width_bytes == kWordBytes && to.number != kStackPointer;
-    return pops_flags || followed;
-  }
-  const std::optional<uint32_t> written = isa::registers_written(bytes);
-  if (!written || (*written & 1u << kStackPointer) != 0) return false;
-  const bool there = to.kind == isa::Operand::Kind::kMemory && to.base == kStackPointer &&
-                     to.index < 0 && to.value == slot.distance;
-  slot.is_written |= there && writes_first_operand(operation.op);
-  return true;
-}
-
 bool is_called_from_within(const cfg::Procedure& p, const cfg::Block& block) {
   const LinkAddr begin = p.range.begin + p.insns[block.first_insn].offset;
   return std::ranges::any_of(p.blocks, [&](const cfg::Block& other) {
@@ -113,11 +69,17 @@ bool is_called_from_within(const cfg::Procedure& p, const cfg::Block& block) {
   });
 }
 
+struct PoppedSlot {
+  uint32_t insn_in_block = 0;
+  int32_t distance_bytes = 0;  // from the stack pointer in front of that instruction
+};
+
 // What a return pops that its block has put there; nothing if that is the return address, for all
-// that is known.  The slot's distance is from the stack pointer where the block begins: where it is
-// negative, it has been pushed, else it lies over what was there before.
-std::optional<int32_t> popped_by_return(const cfg::Procedure& p, const cfg::Block& block,
-                                        const cfg::CodeView& view) {
+// that is known.  It is followed up to where the block begins, or the stack pointer is set to
+// somewhere else: if it lies below the stack pointer there, it has been pushed, else it lies over
+// what was there before.
+std::optional<PoppedSlot> popped_by_return(const cfg::Procedure& p, const cfg::Block& block,
+                                           const cfg::CodeView& view) {
   constexpr int64_t kDistanceMax = 1 << 20;
   const auto insns = p.insns_of(block);
   const auto bytes_of = [&](const isa::Insn& insn) {
@@ -127,28 +89,37 @@ std::optional<int32_t> popped_by_return(const cfg::Procedure& p, const cfg::Bloc
           insns, [&](const isa::Insn& insn) { return may_write_to_stack(bytes_of(insn)); })) {
     return std::nullopt;
   }
-  ReturnSlot slot;
-  for (size_t i = insns.size() - 1; i-- > 0;) {
-    const uint64_t at = (p.range.begin + insns[i].offset).value();
-    if (!step_back(bytes_of(insns[i]), at, slot)) return std::nullopt;
-    if (std::abs(slot.distance) > kDistanceMax) return std::nullopt;
+  isa::ReturnSlot slot;
+  if (insns.back().by_jump) slot.distance = kPoppedSlotBytes;
+  size_t first = insns.size() - 1;
+  for (; first > 0; --first) {
+    const isa::Insn& insn = insns[first - 1];
+    isa::ReturnSlot before = slot;
+    if (!isa::step_back(bytes_of(insn), (p.range.begin + insn.offset).value(), before)) break;
+    if (std::abs(before.distance) > kDistanceMax) return std::nullopt;
+    slot = before;
   }
   if (!slot.is_written) return std::nullopt;
-  const bool answered_by_jump = slot.distance == 0 && is_called_from_within(p, block);
-  return answered_by_jump ? std::nullopt : std::optional(static_cast<int32_t>(slot.distance));
+  const bool answered_by_jump = first == 0 && slot.distance == 0 && is_called_from_within(p, block);
+  if (answered_by_jump) return std::nullopt;
+  return PoppedSlot{static_cast<uint32_t>(first), static_cast<int32_t>(slot.distance)};
 }
 
 // Probes of one block that returns.
 void find_changed_return(const cfg::Procedure& p, uint32_t b, const cfg::CodeView& view,
                          std::vector<WantedEvent>& events) {
   const cfg::Block& block = p.blocks[b];
-  const std::optional<int32_t> slot = popped_by_return(p, block, view);
+  const std::optional<PoppedSlot> slot = popped_by_return(p, block, view);
   if (!slot) return;
   const uint32_t last = block.insn_count - 1;
-  const bool pushed = *slot < 0;
-  if (!pushed) events.push_back({EventKind::kReturnSlot, block.first_insn, b, 0, *slot});
+  const bool pushed = slot->distance_bytes < 0;
+  if (!pushed) {
+    events.push_back({EventKind::kReturnSlot, block.first_insn + slot->insn_in_block, b,
+                      slot->insn_in_block, slot->distance_bytes});
+  }
   const EventKind kind = pushed ? EventKind::kJumpByReturn : EventKind::kReturnChanged;
-  events.push_back({kind, block.first_insn + last, b, last, 0});
+  const bool is_popped = p.insns[block.first_insn + last].by_jump;
+  events.push_back({kind, block.first_insn + last, b, last, is_popped ? kPoppedSlotBytes : 0});
 }
 
 // Probes of a procedure that loads the stack pointer and leaves.

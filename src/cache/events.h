@@ -34,12 +34,16 @@ namespace tally::engine {
 
 enum class EventKind : uint8_t { kSnapshot, kCommit, kReturnSlot, kReturnChanged, kJumpByReturn };
 
+// Where the address lies that was popped right before a return by jump (cfg::returns_by_jump).
+inline constexpr int32_t kPoppedSlotBytes = -8;
+
 struct WantedEvent {
   EventKind kind = EventKind::kSnapshot;
   uint32_t insn = 0;  // in the procedure: the probe stands in front of it
   uint32_t block = 0;
   uint32_t insn_in_block = 0;
-  int32_t slot_bytes = 0;  // kReturnSlot: from the stack pointer to what will be popped
+  // kReturnSlot, kReturnChanged: from the stack pointer to what will be popped, or has been.
+  int32_t slot_bytes = 0;
   bool operator==(const WantedEvent&) const = default;
 };
 

@@ -231,6 +231,7 @@ void put_events(const std::vector<WantedEvent>& events, Writer& out) {
     out.uleb(event.block);
     out.uleb(event.insn_in_block);
     if (event.kind == EventKind::kReturnSlot) out.uleb(static_cast<uint32_t>(event.slot_bytes));
+    if (event.kind == EventKind::kReturnChanged) out.u8(event.slot_bytes == 0 ? 0 : 1);
   }
 }
 
@@ -252,6 +253,11 @@ bool read_events(ByteReader& reader, KnownProcedure& into) {
       const uint64_t slot = reader.uleb();
       if (slot > INT32_MAX) return false;
       event.slot_bytes = static_cast<int32_t>(slot);
+    }
+    if (event.kind == EventKind::kReturnChanged) {
+      const uint8_t is_popped = reader.u8();
+      if (is_popped > 1) return false;
+      event.slot_bytes = is_popped == 0 ? 0 : kPoppedSlotBytes;
     }
     if (!into.events.empty() && event.insn <= into.events.back().insn) return false;
     into.events.push_back(event);

@@ -27,8 +27,13 @@ bool decode_block(const cfg::CodeView& view, std::span<const uint8_t> sizes,
     insn = isa::decode(bytes.subspan(offset), (begin + offset).value());
     const bool is_last = i + 1 == block.insn_count;
     if (insn.size == 0 || insn.size != sizes[block.first_insn + i]) return false;
-    if (insn.flow != (is_last ? block.end : isa::Flow::kNone)) return false;
     insn.offset = block.offset + offset;
+    if (is_last) {
+      const std::span<isa::Insn> insns(procedure.insns);
+      cfg::find_return_by_jump(insns.subspan(block.first_insn, block.insn_count),
+                               procedure.range.begin, view);
+    }
+    if (insn.flow != (is_last ? block.end : isa::Flow::kNone)) return false;
     offset += insn.size;
   }
   return leads_as_it_says(procedure, block,

@@ -285,12 +285,13 @@ void Discoverer::build_blocks(Procedure& procedure) {
       const Found& found = found_[index_[cursor] - 1];
       procedure.insns.push_back(found.insn);
       cursor += found.insn.size;
-      block.end = found.insn.flow;
       if (found.insn.flow != Flow::kNone) break;
       if (cursor >= index_.size() || index_[cursor] == 0 || is_leader(cursor)) break;
     }
     block.insn_count = static_cast<uint32_t>(procedure.insns.size()) - block.first_insn;
     block.size_bytes = cursor - offset;
+    find_return_by_jump(std::span(procedure.insns).subspan(block.first_insn), base_, view_);
+    block.end = procedure.insns.back().flow;
     procedure.blocks.push_back(block);
   });
 }

@@ -116,6 +116,10 @@ struct Procedure {
   std::optional<uint32_t> insn_with_dead(uint8_t flags, const Block& block) const;
 };
 
+// Makes the indirect jump at a block's end a return, if it is one (isa/return_slot.h).  `base` is
+// where instructions' offsets begin.
+void find_return_by_jump(std::span<isa::Insn> insns, LinkAddr base, const CodeView& view);
+
 struct DiscoverRequest {
   LinkAddr entry;
   LinkRange range;

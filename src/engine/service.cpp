@@ -363,7 +363,7 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
     return event.resume;
   }
   if (event.kind == EventKind::kReturnChanged) {
-    ledger_.commit_return(slot, TargetAddr(reg(slot, 4)));
+    ledger_.commit_return(slot, TargetAddr(reg(slot, 4) + static_cast<uint64_t>(event.slot_bytes)));
     return event.resume;
   }
   // The jump or return behind the probe decides where the stack ends up.

@@ -29,7 +29,7 @@ enum class Flow : uint8_t {
   kCall,          // call rel
   kIndirectJump,  // jmp r/m
   kIndirectCall,  // call r/m
-  kReturn,        // ret, ret imm16
+  kReturn,        // ret, ret imm16; and see `by_jump`
   kSystemCall,    // syscall
   kTrap,          // ud2, hlt, int3, int n: raises a signal; copied as it is, ends a block
   kUnsupported,   // far transfers, int 0x80, sysenter, xbegin, use of gs: named when reached
@@ -68,6 +68,7 @@ struct Insn {
   bool loads_stack_pointer = false;  // mov rsp, r/m (not from rbp): may abandon frames
   bool repeated = false;             // rep, repe, repne string instruction
   bool may_change_code = false;      // set by discovery, in code that may change while it runs
+  bool by_jump = false;  // set by discovery: kReturn by a jump to what was popped right before
   bool operator==(const Insn&) const = default;
 };
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "isa/return_slot.h"
+
 namespace tally::verify {
 
 std::span<const uint8_t> CodeModule::code_at(LinkAddr address) const {
@@ -91,12 +93,14 @@ void Code::split(CodeModule& module, BlockId upper, LinkAddr at) {
   l.last = u.last;
   l.how = u.how;
   l.branch = u.branch;
+  l.returns_by_jump = u.returns_by_jump;
   l.simple = l.overlaps = false;
   l.overlaps = u.overlaps;
   u.end = at;
   u.last = previous;
   u.how = BlockEnd::kFallthrough;
   u.branch = {};
+  u.returns_by_jump = false;
   u.simple = false;
   u.body.clear();
   const auto call = module.behind_call.find(l.end.value());
@@ -140,13 +144,16 @@ void Code::read(BlockId id, std::span<const uint8_t> bytes) {
   CodeModule& module = *modules_[block.module];
   block.how = BlockEnd::kBroken;
   block.branch = {};
+  block.returns_by_jump = false;
   block.body.clear();
   block.simple = true;
   LinkAddr cursor = block.begin;
   auto next = module.blocks.upper_bound(cursor.value());
   size_t done = 0;
+  std::vector<std::span<const uint8_t>> insns;
   while (true) {
     const isa::Insn insn = isa::decode(bytes.subspan(done), cursor.value());
+    insns.push_back(bytes.subspan(done, insn.size));
     block.last = cursor;
     block.end = cursor + std::max<uint64_t>(insn.size, 1);
     if (insn.size == 0) {
@@ -155,6 +162,7 @@ void Code::read(BlockId id, std::span<const uint8_t> bytes) {
     }
     if (insn.flow != isa::Flow::kNone) {
       set_end(block, insn, bytes.subspan(done));
+      block.returns_by_jump = isa::returns_by_jump(insns);
       break;
     }
     block.body.push_back(isa::decode_operation(bytes.subspan(done), cursor.value()));

@@ -59,6 +59,7 @@ struct CodeBlock {
   BlockEnd how = BlockEnd::kUnread;
   bool overlaps = false;  // shares bytes with other instructions: no breakpoint may stand in it
   bool simple = false;    // every instruction can be emulated
+  bool returns_by_jump = false;
   isa::Operation branch;
   std::vector<isa::Operation> body;  // all but the branch, where the block is simple
   bool contains(LinkAddr a) const { return begin <= a && a < end; }

@@ -138,6 +138,7 @@ void Watcher::split(BlockId upper, BlockId lower) {
 // The branch at the end of the thread's block went to `rip`.
 void Watcher::follow_branch(Thread& t, uint64_t rip) {
   const CodeBlock& b = code_.block(t.position.block);
+  if (b.returns_by_jump) return follow_return(t, rip);
   switch (b.branch.op) {
     case isa::Op::kReturn:
       return follow_return(t, rip);

@@ -45,12 +45,12 @@ class Callgrind:
                     self.name(line[4:].strip())
                 elif line.startswith("calls="):
                     skip = True  # the next line is the callee's inclusive cost
+                elif skip:
+                    skip = False  # and no position that others are relative to
                 elif first in "0123456789+-*":
                     fields = line.split()
                     last = position(fields[0], last)
-                    if not skip:
-                        self.add(module, last, int(fields[1]) if len(fields) > 1 else 0)
-                    skip = False
+                    self.add(module, last, int(fields[1]) if len(fields) > 1 else 0)
 
     def name(self, text):
         """Resolves "(7) name" and "(7)"."""

@@ -1,8 +1,8 @@
 """One random program under Tally in all the ways in which it may be counted, and under callgrind.
 
-Programs come from a seed: of `flow` (random_flow.py), or of csmith, by a compiler, with options,
-that the seed chooses.  A program runs with two lists of arguments, so that what an earlier run has
-left is right in some runs of Tally and wrong in others.
+Programs come from a seed: of `flow` (random_flow.py), of `wild` (random_wild.py), or of csmith, by
+a compiler, with options, that the seed chooses.  A program runs with two lists of arguments, so
+that what an earlier run has left is right in some runs of Tally and wrong in others.
 """
 import json
 import os
@@ -15,6 +15,7 @@ import against_callgrind
 import callgrind
 import processes
 import random_flow
+import random_wild
 
 TIMEOUT_S = 120
 NATIVE_MAX_S = 0.5
@@ -35,9 +36,14 @@ class Subject:
 
     def __init__(self, program, runs, hides=False):
         self.program = program
-        self.path = os.path.realpath(program)
+        self.modules = [os.path.realpath(program)]  # whose counts are compared
         self.runs = runs
         self.hides = hides  # something that Tally may name instead of counting it
+        # Callgrind takes code behind a change of stacks for that of another module, now and then.
+        self.is_counted = True
+        self.timers_us = []  # how often a signal may come in runs under Tally
+        self.apart = set()  # (module, address) that is executed more often where signals come
+        self.in_children = set()  # what children execute as often as their parent
 
 
 def command_line(parts):
@@ -71,6 +77,52 @@ def flow(seed, folder):
     return Subject(program, runs, made.hides)
 
 
+def addresses_of(path, symbol, end=None):
+    """(module, address) of what a symbol names, or of all up to another symbol."""
+    listed = subprocess.run(["nm", "-S", path], capture_output=True, text=True, check=True).stdout
+    fields = {line.split()[-1]: line.split() for line in listed.splitlines()}
+    start = int(fields[symbol][0], 16)
+    stop = int(fields[end][0], 16) if end else start + int(fields[symbol][1], 16)
+    return {(os.path.realpath(path), address) for address in range(start, stop)}
+
+
+def wild(seed, folder):
+    """A program of random_wild.py."""
+    rng = random.Random(f"wild {seed}")
+    made = random_wild.Program(seed)
+    around = made.surroundings
+    library, program = folder / "flow.so", folder / "program"
+    (folder / "flow.S").write_text(made.text(), encoding="ascii")
+    (folder / "main.c").write_text(random_wild.MAIN, encoding="ascii")
+    kind = [] if made.position_independent else ["-no-pie"]
+    when = "-Wl,-z,lazy" if around.binds_late else "-Wl,-z,now"
+    assembly = folder / "flow.S"
+    if around.library:
+        make(folder, ["gcc", "-shared", when, assembly, "-o", library])
+        assembly = "-ldl"
+    make(folder, ["gcc", "-O1", "-pthread", when, *kind, *around.definitions(library),
+                  folder / "main.c", assembly, "-o", program])
+    runs = []
+    for _ in range(2):
+        calls = [(rng.getrandbits(60), rng.randrange(200, 1500))
+                 for _ in range(rng.randrange(1, 5))]
+        runs.append([str(number) for call in calls for number in call])
+    subject = Subject(program, runs)
+    subject.is_counted = not made.swaps
+    # Valgrind preloads an object of its own.
+    subject.apart = set().union(*(addresses_of(program, name)
+                                  for name in ("on_alarm", "add_code", "note_code")))
+    if around.forks:
+        subject.in_children = addresses_of(program, "flow", "flow_end")
+    if around.library:
+        subject.modules.append(os.path.realpath(library))
+    if around.alarmed:
+        subject.timers_us = [rng.randrange(200, 3000) for _ in range(3)]
+    if made.stripped:
+        make(folder, ["strip", program])
+    return subject
+
+
 def csmith(seed, folder):
     """A program of csmith's."""
     rng = random.Random(f"csmith {seed}")
@@ -86,14 +138,14 @@ def csmith(seed, folder):
     return Subject(program, [[], ["1"]])  # with `1` it prints more
 
 
-KINDS = {"flow": flow, "csmith": csmith}
+KINDS = {"flow": flow, "wild": wild, "csmith": csmith}
 
 
 def faulting(path):
     """Link addresses of `ud2`, which callgrind counts when they fault; they are never executed."""
     text = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", path],
                           capture_output=True, text=True, check=True).stdout
-    return {int(line.split(":")[0], 16)
+    return {(path, int(line.split(":")[0], 16))
             for line in text.splitlines() if line.rstrip().endswith("\tud2")}
 
 
@@ -108,25 +160,39 @@ class Truth:
         self.is_short = native.seconds < NATIVE_MAX_S and native.end() != "timeout"
         if not self.is_short:
             return
+        # Children write to the same file, but end before their parent.
         there, counted = callgrind.run(command, folder, None, dict(processes.ENVIRONMENT))
         if (there.end(), there.stdout) != (self.end, self.stdout):
             self.problems.append("callgrind and the processor disagree on what the program does")
-        never = faulting(subject.path)
-        self.counts = {a: n for (module, a), n in counted.counts.items()
-                       if module == subject.path and n and a not in never}
+        never = set().union(*(faulting(module) for module in subject.modules))
+        self.counts = {key: n for key, n in counted.counts.items()
+                       if key[0] in subject.modules and n and key not in never}
         self.total = sum(self.counts.values())
 
 
-def under_tally(tally, subject, arguments, folder, cache, options, truth):
+def counts(tally, file, subject, *options):
+    """By (module, address)."""
+    dump = subprocess.run([tally, "dump", "instructions", file, "--format=csv", *options],
+                          capture_output=True, check=True)
+    return {key: n for key, n in against_callgrind.rows(dump.stdout.decode().splitlines()).items()
+            if key[0] in subject.modules and n}
+
+
+def under_tally(tally, subject, arguments, folder, cache, options, truth, timer_us=None):
     """What is wrong with one run under Tally."""
     file = folder / "run.tally"
     line = command_line([tally, "profile", "-o", file, *options, "--", subject.program, *arguments])
     env = dict(processes.ENVIRONMENT, TALLY_CACHE=str(cache))
     done = processes.run(line, folder, "tally", TIMEOUT_S, env=env)
+    if timer_us:
+        env["TIMER_US"] = str(timer_us)
     what = f"{' '.join(options)} {' '.join(arguments)}".strip()
+    what += f" with a signal each {timer_us} us" if timer_us else ""
     if (done.end(), done.stdout) != (truth.end, truth.stdout):
         said = done.stderr.decode(errors="replace")[:400]
         return [f"{what}: {done.end()} instead of {truth.end}, or another output: {said}"]
+    if not subject.is_counted:
+        return []
     report = json.loads(subprocess.run([tally, "report", file, "--format=json"],
                                        capture_output=True, check=True).stdout)
     if subject.hides and any(NAMED in issue["message"] for issue in report["issues"]):
@@ -134,15 +200,20 @@ def under_tally(tally, subject, arguments, folder, cache, options, truth):
     problems = []
     if report["flow"]["balanced"] is not True or report["issues"]:
         problems.append(f"{what}: not balanced, or not exact: {report['issues']}")
-    dump = subprocess.run([tally, "dump", "instructions", file, "--format=csv"],
-                          capture_output=True, check=True)
-    ours = {a: n for (module, a), n in against_callgrind.rows(
-        dump.stdout.decode().splitlines()).items() if module == subject.path and n}
-    left_out = callgrind.rep_prefixed(subject.path)
-    for address in sorted((set(ours) | set(truth.counts)) - left_out):
-        here, there = ours.get(address, 0), truth.counts.get(address, 0)
+    ours = counts(tally, file, subject)
+    if subject.in_children:
+        everybody, ours = ours, counts(tally, file, subject, "--run=1")
+        for key in sorted(subject.in_children):
+            if everybody.get(key, 0) != 2 * ours.get(key, 0):
+                problems.append(f"{what}: {key[1]:#x}: {everybody.get(key, 0)} in all processes, "
+                                f"{ours.get(key, 0)} in the first")
+    left_out = {(module, a) for module in subject.modules for a in callgrind.rep_prefixed(module)}
+    left_out |= subject.apart
+    for key in sorted((set(ours) | set(truth.counts)) - left_out):
+        here, there = ours.get(key, 0), truth.counts.get(key, 0)
         if here != there:
-            problems.append(f"{what}: {address:#x}: tally {here}, callgrind {there}")
+            problems.append(f"{what}: {os.path.basename(key[0])} {key[1]:#x}: tally {here}, "
+                            f"callgrind {there}")
     return problems[:8]
 
 
@@ -175,7 +246,10 @@ def check(tally, kind, seed, folder):
         return None, 0
     problems = [problem for truth in truths for problem in truth.problems]
     if not problems:
-        for cache, run, options in plans(random.Random(f"plans {kind} {seed}")):
+        ways = list(plans(random.Random(f"plans {kind} {seed}")))
+        timers = [None] * len(ways) + subject.timers_us
+        ways += ways[:len(subject.timers_us)]
+        for (cache, run, options), timer_us in zip(ways, timers):
             problems += under_tally(tally, subject, subject.runs[run], folder, folder / cache,
-                                    options, truths[run])
+                                    options, truths[run], timer_us)
     return problems, sum(truth.total for truth in truths)

@@ -435,6 +435,10 @@ class Program:
             self.new_flags()
         self.out("ret $16" if procedure.wide else "ret")
 
+    def end(self, procedure):
+        self.at(f".Lleave_{procedure.name}")
+        self.leave(procedure)
+
     def procedure(self, procedure):
         self.lines += [f"  .p2align {self.rng.choice((0, 4, 4, 5))}",
                        f"  .type {procedure.name}, @function", procedure.name + ":"]
@@ -448,8 +452,7 @@ class Program:
             self.straight()
             if block + 1 < procedure.blocks:
                 self.ways(procedure, block)
-        self.at(f".Lleave_{procedure.name}")
-        self.leave(procedure)
+        self.end(procedure)
         if self.described:
             self.lines.append("  .cfi_endproc")
         if self.sized:

@@ -8,7 +8,9 @@
 //
 //   PREFIX.instructions.csv   module,address,count
 //   PREFIX.edges.csv          from_module,from,to_module,to,count,class   (class of `from`)
-//   PREFIX.calls.csv          module,address,count    calls at `address` that came back by a return
+//   PREFIX.calls.csv          module,address,count    calls at `address` that came back by a
+//   return,
+//                                                      or by a jump with the return address popped
 //   PREFIX.ends.csv           module,address,count    arrivals at `address` that did not complete
 //                             it: the thread died, or a signal's handler did not come back to it
 //   PREFIX.threads.csv        count                   of each thread, in no order
@@ -486,7 +488,17 @@ class Stepper {
     add_edge(from, to.id);
     t.last_edge = uint64_t(from) << 32 | to.id;
     if (kind == Class::kCall) open_call(tid, t, from, regs.rsp);
-    if (kind == Class::kReturn) close_call(t, regs.rip);
+    if (kind == Class::kReturn) close_call(t, regs.rip, t.stack_pointer);
+    if (kind == Class::kIndirect && has_popped_return(t)) {
+      instructions_[from].kind = Class::kReturn;
+      close_call(t, regs.rip, t.stack_pointer - sizeof(uint64_t));
+    }
+  }
+
+  // Whether the return address of the innermost call has just been popped: a jump is a return then.
+  static bool has_popped_return(const Thread& t) {
+    return !t.open_calls.empty() &&
+           t.open_calls.back().stack_pointer == t.stack_pointer - sizeof(uint64_t);
   }
 
   // True when control does not go on behind the system call.
@@ -522,11 +534,11 @@ class Stepper {
     behind_call_[uint64_t(pushed)] = instruction;
   }
 
-  // t.stack_pointer is rsp before the return: frames below it were abandoned.
-  void close_call(Thread& t, uint64_t target) {
+  // `sp` is rsp before the return: frames below it were abandoned.
+  void close_call(Thread& t, uint64_t target, uint64_t sp) {
     auto& open = t.open_calls;
-    while (!open.empty() && open.back().stack_pointer < t.stack_pointer) open.pop_back();
-    if (!open.empty() && open.back().stack_pointer == t.stack_pointer) open.pop_back();
+    while (!open.empty() && open.back().stack_pointer < sp) open.pop_back();
+    if (!open.empty() && open.back().stack_pointer == sp) open.pop_back();
     // A call has come back when a return goes to the address behind it, however that was arranged.
     auto behind = behind_call_.find(target);
     if (behind != behind_call_.end()) instructions_[behind->second].calls_returned++;

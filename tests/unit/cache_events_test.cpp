@@ -90,6 +90,25 @@ TEST_F(CacheEvents, WhatIsPushedForAnotherThanTheReturnIsNotPoppedByIt) {
   EXPECT_TRUE(events({0x50, 0x48, 0x83, 0xe4, 0xf0, 0xc3}).empty());
 }
 
+TEST_F(CacheEvents, BehindAFramesEndTheSlotIsFollowedToThere) {
+  // push rbp; leave; push r13; ret
+  const std::vector<WantedEvent> jump = {{EventKind::kJumpByReturn, 3, 0, 3, 0}};
+  EXPECT_EQ(events({0x55, 0xc9, 0x41, 0x55, 0xc3}), jump);
+  // leave; pop rbx; add qword [rsp], 3; ret
+  const std::vector<WantedEvent> changed = {{EventKind::kReturnSlot, 1, 0, 1, 8},
+                                            {EventKind::kReturnChanged, 3, 0, 3, 0}};
+  EXPECT_EQ(events({0xc9, 0x5b, 0x48, 0x83, 0x04, 0x24, 0x03, 0xc3}), changed);
+}
+
+TEST_F(CacheEvents, AReturnByJumpHasPoppedItsSlot) {
+  // add qword [rsp], 3; pop rcx; jmp rcx
+  const std::vector<WantedEvent> changed = {{EventKind::kReturnSlot, 0, 0, 0, 0},
+                                            {EventKind::kReturnChanged, 2, 0, 2, kPoppedSlotBytes}};
+  EXPECT_EQ(events({0x48, 0x83, 0x04, 0x24, 0x03, 0x59, 0xff, 0xe1}), changed);
+  // pop rbx; pop rcx; lfence; jmp rcx
+  EXPECT_TRUE(events({0x5b, 0x59, 0x0f, 0xae, 0xe8, 0xff, 0xe1}).empty());
+}
+
 TEST_F(CacheEvents, ACallThatIsAnsweredByAJumpNeedsNone) {
   // call 9; 5: pause; jmp 5; 9: mov [rsp], rax; ret
   EXPECT_TRUE(

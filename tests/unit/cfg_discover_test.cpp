@@ -228,6 +228,41 @@ TEST(Discover, OverlappingRunsMeetAtABlock) {
 // ---- calls and system calls
 // ----------------------------------------------------------------------
 
+// How a procedure of one block ends.
+Flow end_of(std::vector<uint8_t> bytes) {
+  const Code code(std::move(bytes));
+  const Procedure p = code.discover();
+  EXPECT_EQ(p.blocks.size(), 1u);
+  EXPECT_EQ(p.insns.back().by_jump, p.blocks.back().end == Flow::kReturn);
+  return p.blocks.back().end;
+}
+
+TEST(Discover, AJumpToWhatIsPoppedIsAReturn) {
+  // pop rcx; lfence; jmp rcx, and: pop r11; nop; jmp r11
+  EXPECT_EQ(end_of({0x59, 0x0f, 0xae, 0xe8, 0xff, 0xe1}), Flow::kReturn);
+  EXPECT_EQ(end_of({0x41, 0x5b, 0x90, 0x41, 0xff, 0xe3}), Flow::kReturn);
+  // push rbp; mov rbp, rsp; pop rbp; pop rcx; jmp rcx, and: leave; pop rcx; jmp rcx
+  EXPECT_EQ(end_of({0x55, 0x48, 0x89, 0xe5, 0x5d, 0x59, 0xff, 0xe1}), Flow::kReturn);
+  EXPECT_EQ(end_of({0xc9, 0x59, 0xff, 0xe1}), Flow::kReturn);
+}
+
+TEST(Discover, OtherJumpsThroughRegistersAreNone) {
+  // pop rcx; jmp rax, and: jmp rcx, and: pop rcx; inc rcx; jmp rcx
+  EXPECT_EQ(end_of({0x59, 0xff, 0xe0}), Flow::kIndirectJump);
+  EXPECT_EQ(end_of({0xff, 0xe1}), Flow::kIndirectJump);
+  EXPECT_EQ(end_of({0x59, 0x48, 0xff, 0xc1, 0xff, 0xe1}), Flow::kIndirectJump);
+  // pop rcx; jmp r9, and: pop r9; jmp rcx, and: pop cx; jmp rcx, and: pop rcx; jmp [rcx]
+  EXPECT_EQ(end_of({0x59, 0x41, 0xff, 0xe1}), Flow::kIndirectJump);
+  EXPECT_EQ(end_of({0x41, 0x59, 0xff, 0xe1}), Flow::kIndirectJump);
+  EXPECT_EQ(end_of({0x66, 0x59, 0xff, 0xe1}), Flow::kIndirectJump);
+  EXPECT_EQ(end_of({0x59, 0xff, 0x21}), Flow::kIndirectJump);
+  // Pushed by the block itself: push rax; push rbx; pop rbx; pop rcx; jmp rcx
+  EXPECT_EQ(end_of({0x50, 0x53, 0x5b, 0x59, 0xff, 0xe1}), Flow::kIndirectJump);
+  // From another stack: mov rsp, rdi; pop rcx; jmp rcx, and: pop rsp; jmp rsp
+  EXPECT_EQ(end_of({0x48, 0x89, 0xfc, 0x59, 0xff, 0xe1}), Flow::kIndirectJump);
+  EXPECT_EQ(end_of({0x5c, 0xff, 0xe4}), Flow::kIndirectJump);
+}
+
 TEST(Discover, CallsEndBlocks) {
   const Code code({0xe8, 0xfb, 0x0f, 0, 0,  // 0 call 402000
                    0xff, 0xd0,              // 5 call rax
