@@ -34,7 +34,7 @@ namespace tally::engine {
 
 enum class EventKind : uint8_t { kSnapshot, kCommit, kReturnSlot, kReturnChanged, kJumpByReturn };
 
-// Where the address lies that was popped right before a return by jump (cfg::returns_by_jump).
+// Where the address lies that was popped right before a return by jump (isa::returns_by_jump).
 inline constexpr int32_t kPoppedSlotBytes = -8;
 
 struct WantedEvent {

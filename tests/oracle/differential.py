@@ -28,7 +28,15 @@ CSMITH_OPTIONS = ("--no-argc", "--no-bitfields", "--no-packed-struct", "--no-vol
                   "--no-jumps", "--inline-function", "--no-longlong", "--no-math64")
 C_OPTIONS = ("-O0", "-O1", "-O2", "-O2 -funroll-loops", "-O2 -fno-tree-vectorize -fno-inline",
              "-O3", "-O3 -march=x86-64-v3", "-Os", "-O2 -fno-asynchronous-unwind-tables",
-             "-O2 -fcf-protection -fno-omit-frame-pointer")
+             "-O2 -fcf-protection -fno-omit-frame-pointer", "-O2 -fsanitize=undefined",
+             "-O1 -fstack-protector-all -mno-red-zone", "-O2 -finstrument-functions",
+             "-O2 -fpatchable-function-entry=5,2 -falign-functions=1", "-O2 -ffunction-sections")
+# Against speculation: one compiler's options each.
+HARDENING = {"gcc": ("-O2 -mfunction-return=thunk -mindirect-branch=thunk -fno-plt",
+                     "-O2 -mfunction-return=thunk-inline -mindirect-branch=thunk-inline",
+                     "-O2 -mharden-sls=all -fcf-protection"),
+             "clang": ("-O2 -mlvi-cfi", "-O1 -mlvi-hardening", "-O2 -mretpoline",
+                       "-O1 -mspeculative-load-hardening")}
 
 
 class Subject:
@@ -131,7 +139,8 @@ def csmith(seed, folder):
     make(folder, ["csmith", "--seed", seed + 1, "--max-funcs", rng.randrange(3, 12), *options,
                   "--output", source])
     compiler = rng.choice(("gcc", "gcc", "clang")) if shutil.which("clang") else "gcc"
-    chosen = rng.choice(C_OPTIONS).split() + rng.choice(([], [], ["-no-pie"], ["-s"]))
+    chosen = rng.choice(C_OPTIONS + HARDENING[compiler]).split()
+    chosen += rng.choice(([], [], ["-no-pie"], ["-s"]))
     if compiler == "clang":
         chosen = [option for option in chosen if not option.startswith("-fno-tree")]
     make(folder, [compiler, "-w", "-I/usr/include/csmith", *chosen, source, "-o", program])
