@@ -138,6 +138,7 @@ def run(command, folder, stdin=None, env=None):
     out = os.path.join(folder, "callgrind.out")
     log = os.path.join(folder, "valgrind.log")
     options = ["--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--skip-plt=no"]
+    options += ["--smc-check=all"]  # code from a file may be changed in memory, too
     options += ["-v", "-v", "--log-file=" + log, "--callgrind-out-file=" + out]
     done = processes.run(
         ["/usr/bin/valgrind"] + options + command, folder, "callgrind", 300, stdin=stdin, env=env

@@ -5,6 +5,7 @@ a translation may get wrong as well.
     data among code, a prefix that is jumped over, operands of all kinds relative to rip, a
     procedure that runs on into the next one, returns by way of a jump, the second stack of a
     coroutine, calls of a library through its linkage table.
+    Instructions whose constant the program has written itself.
   * Surroundings (`MAIN`): a timer whose signals come anywhere, when a run under Tally asks for it;
     handlers on a stack of their own, that call the program again, or that leave for its outermost
     procedure; forks, whose children do the same as their parent; a program that is loaded, unloaded
@@ -26,6 +27,7 @@ MAIN = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -41,7 +43,7 @@ static flow_t* flow;
 #else
 number flow(number bits, long fuel);
 extern STORED number outermost, left, fuel, other;
-extern char again[];
+extern char again[], flow_end[];
 #endif
 
 static int add_code(struct dl_phdr_info* info, size_t size, void* data) {
@@ -128,6 +130,10 @@ int main(int argc, char** argv) {
   if (HANDLER) fault.sa_flags |= SA_ONSTACK | SA_NODEFER;
   sigaction(SIGILL, &fault, 0);
   note_code();
+#ifndef LIBRARY
+  number first = (number)flow & -4096ul;
+  if (PATCHED && mprotect((void*)first, (number)flow_end - first, 7)) abort();
+#endif
   if (getenv("TIMER_US")) {
     struct sigaction alarmed = {.sa_sigaction = on_alarm, .sa_flags = SA_SIGINFO | SA_RESTART};
     sigaction(SIGALRM, &alarmed, 0);
@@ -159,12 +165,14 @@ class Surroundings:
         self.forks = not threads and rng.random() < 0.25
         self.library = not threads and not self.forks and rng.random() < 0.25
         self.alarmed = rng.random() < 0.5
+        self.patched = not threads and not self.library and rng.random() < 0.2
         self.large = rng.random() < 0.2  # so that calls and returns are paired from the start
         # Of several threads each might bind a function, or the first alone.
         self.binds_late = not threads and rng.random() < 0.5
 
     def definitions(self, library):
-        made = {"THREADS": int(self.threads), "FORKS": int(self.forks), "HANDLER": self.handler,
+        made = {"PATCHED": int(self.patched), "THREADS": int(self.threads),
+                "FORKS": int(self.forks), "HANDLER": self.handler,
                 "STORED": "__thread" if self.threads else ""}
         if self.library:
             made["LIBRARY"] = f'"{library}"'
@@ -175,7 +183,7 @@ class Program(random_flow.Program):
     """`flow` and its procedures; `surroundings` for MAIN."""
 
     WAYS = ("syscall", "below", "operands", "operands", "prefix", "island", "overlap", "strings",
-            "aligned", "swap", "linkage", "linkage", "fault")
+            "aligned", "swap", "linkage", "linkage", "fault", "patched")
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -195,6 +203,7 @@ class Program(random_flow.Program):
         if self.threads:
             self.surroundings.handler = 0  # valgrind fails at what the others do there
         self.may_fault = rng.random() < 0.5
+        self.patches = 0
 
     def ways(self, procedure, block):
         if self.rng.random() < 0.6:
@@ -202,6 +211,8 @@ class Program(random_flow.Program):
         kind = self.rng.choice(self.WAYS)
         if kind == "swap" and not self.swaps or kind == "fault" and not self.may_fault:
             kind = "operands"
+        if kind == "patched" and not self.surroundings.patched:
+            kind = "overlap"
         return getattr(self, "way_" + kind)(procedure, block)
 
     # -- Ways.
@@ -294,6 +305,18 @@ class Program(random_flow.Program):
         self.at(on)
         self.out(f"lea 3(%{a}), %{b}" if a != "r12" else f"lea 3(%rbx), %{b}",
                  f"nop; .skip 8 - (. - {on}), 0x90")
+
+    def way_patched(self, _procedure, _block):
+        """A constant of the instruction behind a branch, or of one elsewhere."""
+        self.patches += 1
+        other, on = self.rng.randrange(self.patches) + 1, self.new_label()
+        self.out(f"movl %r15d, .Lpatched_{other}+1(%rip)",
+                 f"cmp %{self.register()}, %{self.register()}",
+                 f"j{self.rng.choice(random_flow.CONDITIONS)} {on}")
+        self.at(on)
+        self.at(f".Lpatched_{self.patches}")
+        self.out(f"mov ${self.patches}, %{self.rng.choice(('eax', 'ecx', 'edx'))}",
+                 "add %rax, %r14", "add %rcx, %r14")
 
     def way_strings(self, _procedure, _block):
         """Backwards, so that the direction flag is on amid branches; and none at all."""
