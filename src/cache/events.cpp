@@ -75,9 +75,8 @@ struct PoppedSlot {
 };
 
 // What a return pops that its block has put there; nothing if that is the return address, for all
-// that is known.  It is followed up to where the block begins, or the stack pointer is set to
-// somewhere else: if it lies below the stack pointer there, it has been pushed, else it lies over
-// what was there before.
+// that is known.  It is followed up to where the block begins, or a frame ends: if it lies below
+// the stack pointer there, it has been pushed, else it lies over what was there before.
 std::optional<PoppedSlot> popped_by_return(const cfg::Procedure& p, const cfg::Block& block,
                                            const cfg::CodeView& view) {
   constexpr int64_t kDistanceMax = 1 << 20;
@@ -95,7 +94,11 @@ std::optional<PoppedSlot> popped_by_return(const cfg::Procedure& p, const cfg::B
   for (; first > 0; --first) {
     const isa::Insn& insn = insns[first - 1];
     isa::ReturnSlot before = slot;
-    if (!isa::step_back(bytes_of(insn), (p.range.begin + insn.offset).value(), before)) break;
+    if (!isa::step_back(bytes_of(insn), (p.range.begin + insn.offset).value(), before)) {
+      // Elsewhere the return address may have been moved along with the stack pointer.
+      if (!isa::restores_stack_from_frame(bytes_of(insn))) return std::nullopt;
+      break;
+    }
     if (std::abs(before.distance) > kDistanceMax) return std::nullopt;
     slot = before;
   }

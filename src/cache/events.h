@@ -18,7 +18,8 @@
 // (`kJumpByReturn`).  What a compiler makes of an indirect branch against speculation (call what
 // follows, put the target over the return address, return) is that too, but needs no probe: such a
 // call may be answered by a jump as it is.  A return address that was changed in an earlier block
-// is not seen, nor is one that another procedure has changed.
+// is not seen, nor is one that another procedure has changed; within the block it is looked for
+// back to where a frame ends (`leave`).
 //
 // Modules without any call frame information need none: their calls have a second way out, so that
 // their frames never stay open, and many of them move the stack pointer all the time (interpreters

@@ -18,6 +18,9 @@
 // jump tables only tell where blocks begin.  What a guess missed is discovered when control gets
 // there, as a procedure of its own that ends where it meets known blocks.
 //
+// A jump through a register to what the block has popped right before is a return by another name,
+// and is made one (isa/return_slot.h).
+//
 // Calls, `syscall` and everything else that may not come back end a block, so that the ledger of
 // abnormal flow only ever speaks of block ends (and of faults).
 //

@@ -359,7 +359,9 @@ Result<CacheAddr> Service::answer_event(uint32_t slot) {
     return event.resume;
   }
   if (event.kind == EventKind::kReturnSlot) {
-    ledger_.return_slot(slot, TargetAddr(reg(slot, 4) + static_cast<uint64_t>(event.slot_bytes)));
+    const TargetAddr stack_pointer(reg(slot, 4));
+    ledger_.return_slot(slot, stack_pointer,
+                        stack_pointer + static_cast<uint64_t>(event.slot_bytes));
     return event.resume;
   }
   if (event.kind == EventKind::kReturnChanged) {

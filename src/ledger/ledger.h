@@ -129,7 +129,7 @@ class Ledger : public LedgerBooks {
   // control goes there by a return.
   void commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after, bool by_return);
   // A return is going to pop what its own block puts at `at`, over what is there now.
-  void return_slot(uint32_t slot, TargetAddr at);
+  void return_slot(uint32_t slot, TargetAddr stack_pointer, TargetAddr at);
   // That return is about to be made.
   void commit_return(uint32_t slot, TargetAddr at);
   // A return has led to `pc`, for which it asked.  Named where that is in the middle of a procedure
@@ -340,9 +340,10 @@ class Ledger : public LedgerBooks {
     bool inherits_frames = false;
   };
   bool is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const;
-  std::map<uint32_t, Birth> births_;                                    // by slot
-  std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;   // by slot and unit
-  std::map<std::pair<uint32_t, TargetAddr>, TargetAddr> return_slots_;  // by slot and place
+  std::map<uint32_t, Birth> births_;                                   // by slot
+  std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
+  // By slot and place: what lay there, behind what lay below it on the stack.
+  std::map<std::pair<uint32_t, TargetAddr>, std::vector<uint64_t>> return_slots_;
   std::map<uint32_t, TargetAddr> announced_;  // by slot: where its last return with a probe led
   mutable TargetRange main_stack_;            // as far as it is known
 };

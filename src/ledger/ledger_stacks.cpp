@@ -85,10 +85,15 @@ void Ledger::commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& af
   switch_stack(slot, unit, trace, landing);
 }
 
-void Ledger::return_slot(uint32_t slot, TargetAddr at) {
-  uint64_t address = 0;
-  if (!process_.read_memory(at, &address, sizeof address)) return;  // it faults there, too
-  return_slots_[{slot, at}] = TargetAddr(address);
+void Ledger::return_slot(uint32_t slot, TargetAddr stack_pointer, TargetAddr at) {
+  constexpr uint64_t kBelowBytesMax = 512;
+  const uint64_t below_bytes = at - stack_pointer;
+  const TargetAddr from = below_bytes <= kBelowBytesMax ? stack_pointer : at;
+  std::vector<uint64_t> words((at - from) / sizeof(uint64_t) + 1);
+  const size_t size_bytes = words.size() * sizeof words[0];
+  // Where it cannot be read, the program faults, too.
+  if (!process_.read_memory(from, words.data(), size_bytes)) return;
+  return_slots_[{slot, at}] = std::move(words);
 }
 
 // Whoever made the call waits no more: what was called comes back elsewhere.
@@ -96,10 +101,12 @@ void Ledger::commit_return(uint32_t slot, TargetAddr at) {
   const auto noted = return_slots_.extract({slot, at});
   uint64_t destination = 0;
   if (noted.empty() || !process_.read_memory(at, &destination, sizeof destination)) return;
-  if (noted.mapped().value() == destination) return;
+  // Or it has been moved up over arguments that it pops.
+  const std::vector<uint64_t>& before = noted.mapped();
+  if (std::ranges::find(before, destination) != before.end()) return;
   announced_[slot] = TargetAddr(destination);
   booker_ = slot;
-  const BlockRef call = cache_.call_block_of(noted.mapped());
+  const BlockRef call = cache_.call_block_of(TargetAddr(before.back()));
   if (call.valid()) leave(call, AbnormalKind::kNonLocalJump, "what it called came back elsewhere");
   land_behind_call(TargetAddr(destination));
 }

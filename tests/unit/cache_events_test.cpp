@@ -100,6 +100,11 @@ TEST_F(CacheEvents, BehindAFramesEndTheSlotIsFollowedToThere) {
   EXPECT_EQ(events({0xc9, 0x5b, 0x48, 0x83, 0x04, 0x24, 0x03, 0xc3}), changed);
 }
 
+TEST_F(CacheEvents, WhereAStackPointerIsComputedTheReturnAddressMayBeMovedAlong) {
+  // pop r10; lea rsp, [rsp+rdi*8]; push r10; ret
+  EXPECT_TRUE(events({0x41, 0x5a, 0x48, 0x8d, 0x24, 0xfc, 0x41, 0x52, 0xc3}).empty());
+}
+
 TEST_F(CacheEvents, AReturnByJumpHasPoppedItsSlot) {
   // add qword [rsp], 3; pop rcx; jmp rcx
   const std::vector<WantedEvent> changed = {{EventKind::kReturnSlot, 0, 0, 0, 0},
