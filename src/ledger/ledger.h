@@ -128,7 +128,8 @@ class Ledger : public LedgerBooks {
   // `after`: the registers where it goes to; the pc is 0 if that is not known.  `by_return`:
   // control goes there by a return.
   void commit(uint32_t slot, uint32_t unit, const elf::UnwindRegisters& after, bool by_return);
-  // A return is going to pop what its own block puts at `at`, over what is there now.
+  // A return is going to pop what its own block puts at `at`, over what is there now.  What lies
+  // from the stack pointer up to there is looked at, too: arguments may be popped along.
   void return_slot(uint32_t slot, TargetAddr stack_pointer, TargetAddr at);
   // That return is about to be made.
   void commit_return(uint32_t slot, TargetAddr at);

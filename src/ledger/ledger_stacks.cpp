@@ -101,13 +101,19 @@ void Ledger::commit_return(uint32_t slot, TargetAddr at) {
   const auto noted = return_slots_.extract({slot, at});
   uint64_t destination = 0;
   if (noted.empty() || !process_.read_memory(at, &destination, sizeof destination)) return;
-  // Or it has been moved up over arguments that it pops.
   const std::vector<uint64_t>& before = noted.mapped();
-  if (std::ranges::find(before, destination) != before.end()) return;
+  if (before.back() == destination) return;
+  // Where arguments lay, the return address lay below them, and may only have been moved up.
+  const auto own = std::ranges::find_if(before.rbegin(), before.rend(), [&](uint64_t word) {
+    return cache_.call_block_of(TargetAddr(word)).valid();
+  });
+  if (own != before.rend() && *own == destination) return;
   announced_[slot] = TargetAddr(destination);
   booker_ = slot;
-  const BlockRef call = cache_.call_block_of(TargetAddr(before.back()));
-  if (call.valid()) leave(call, AbnormalKind::kNonLocalJump, "what it called came back elsewhere");
+  if (own != before.rend()) {
+    leave(cache_.call_block_of(TargetAddr(*own)), AbnormalKind::kNonLocalJump,
+          "what it called came back elsewhere");
+  }
   land_behind_call(TargetAddr(destination));
 }
 

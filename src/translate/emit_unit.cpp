@@ -382,7 +382,11 @@ void UnitEmitter::emit_return(const Insn& insn) {
     if (insn.by_jump) as_->lea_rsp_rsp(0u - 8);  // where it lies still
     return emit_return_of_processor(insn.return_pop_bytes);
   }
-  insn.by_jump ? as_->mov_rcx_popped() : as_->pop_rcx();
+  if (insn.by_jump) {
+    as_->mov_rcx_popped();
+  } else {
+    as_->pop_rcx();
+  }
   if (request_.compare == Compare::kAll64) as_->mov_gs_rcx(tcb::kTarget);
   as_->mov_ecx_ecx();
   as_->movzx_ecx_word_rcx(request_.tables_base + tables::kLandingNumbers);

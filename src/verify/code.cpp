@@ -162,7 +162,8 @@ void Code::read(BlockId id, std::span<const uint8_t> bytes) {
     }
     if (insn.flow != isa::Flow::kNone) {
       set_end(block, insn, bytes.subspan(done));
-      block.returns_by_jump = isa::returns_by_jump(insns);
+      const bool jumps = block.branch.op == isa::Op::kIndirectJump;
+      block.returns_by_jump = jumps && isa::returns_by_jump(insns);
       break;
     }
     block.body.push_back(isa::decode_operation(bytes.subspan(done), cursor.value()));

@@ -133,12 +133,11 @@ def environment(folder):
     return dict(item.split("=", 1) for item in done.stdout.decode().split("\0") if item)
 
 
-def run(command, folder, stdin=None, env=None):
-    """Runs the command under callgrind: (outcome, counts)."""
+def run(command, folder, stdin=None, env=None, more=()):
+    """Runs the command under callgrind, with `more` options: (outcome, counts)."""
     out = os.path.join(folder, "callgrind.out")
     log = os.path.join(folder, "valgrind.log")
-    options = ["--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--skip-plt=no"]
-    options += ["--smc-check=all"]  # code from a file may be changed in memory, too
+    options = [*more, "--tool=callgrind", "--dump-instr=yes", "--dump-line=no", "--skip-plt=no"]
     options += ["-v", "-v", "--log-file=" + log, "--callgrind-out-file=" + out]
     done = processes.run(
         ["/usr/bin/valgrind"] + options + command, folder, "callgrind", 300, stdin=stdin, env=env

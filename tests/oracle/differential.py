@@ -50,6 +50,7 @@ class Subject:
         self.hides = hides  # something that Tally may name instead of counting it
         # Callgrind takes code behind a change of stacks for that of another module, now and then.
         self.is_counted = True
+        self.callgrind_options = ()
         self.timers_us = []  # how often a signal may come in runs under Tally
         self.apart = set()  # (module, address) that is executed more often where signals come
         self.in_children = set()  # what children execute as often as their parent
@@ -64,26 +65,34 @@ def make(folder, parts):
                    cwd=folder)
 
 
+def write_sources(folder, assembly, main):
+    (folder / "flow.S").write_text(assembly, encoding="ascii")
+    (folder / "main.c").write_text(main, encoding="ascii")
+
+
+def two_runs(rng, calls_max, fuel_max):
+    """Two lists of arguments: random bits and fuel for each call."""
+    runs = []
+    for _ in range(2):
+        calls = [(rng.getrandbits(60), rng.randrange(200, fuel_max))
+                 for _ in range(rng.randrange(1, calls_max + 1))]
+        runs.append([str(number) for call in calls for number in call])
+    return runs
+
+
 def flow(seed, folder):
     """A program of random_flow.py."""
     rng = random.Random(f"flow {seed}")
     made = random_flow.Program(seed)
-    (folder / "flow.S").write_text(made.text(), encoding="ascii")
-    (folder / "main.c").write_text(random_flow.MAIN, encoding="ascii")
+    write_sources(folder, made.text(), random_flow.MAIN)
     program = folder / "program"
     # Functions are bound at the start: of several threads each might do it, or the first alone.
     options = ["-O1", f"-DTHREADS={int(made.threads)}", "-pthread", "-Wl,-z,now"]
     options += ([] if made.position_independent else ["-no-pie"])
     options += ["-s"] if made.stripped else []
     make(folder, ["gcc", *options, folder / "main.c", folder / "flow.S", "-o", program])
-    runs = []
     # Translating procedures again at each request takes long where stacks are deep.
-    fuel_max = 1500 if made.threads else 4000
-    for _ in range(2):
-        calls = [(rng.getrandbits(60), rng.randrange(200, fuel_max))
-                 for _ in range(rng.randrange(1, 4))]
-        runs.append([str(number) for call in calls for number in call])
-    return Subject(program, runs, made.hides)
+    return Subject(program, two_runs(rng, 3, 1500 if made.threads else 4000), made.hides)
 
 
 def addresses_of(path, symbol, end=None):
@@ -101,8 +110,7 @@ def wild(seed, folder):
     made = random_wild.Program(seed)
     around = made.surroundings
     library, program = folder / "flow.so", folder / "program"
-    (folder / "flow.S").write_text(made.text(), encoding="ascii")
-    (folder / "main.c").write_text(random_wild.MAIN, encoding="ascii")
+    write_sources(folder, made.text(), random_wild.MAIN)
     kind = [] if made.position_independent else ["-no-pie"]
     when = "-Wl,-z,lazy" if around.binds_late else "-Wl,-z,now"
     assembly = folder / "flow.S"
@@ -111,13 +119,10 @@ def wild(seed, folder):
         assembly = "-ldl"
     make(folder, ["gcc", "-O1", "-pthread", when, *kind, *around.definitions(library),
                   folder / "main.c", assembly, "-o", program])
-    runs = []
-    for _ in range(2):
-        calls = [(rng.getrandbits(60), rng.randrange(200, 1500))
-                 for _ in range(rng.randrange(1, 5))]
-        runs.append([str(number) for call in calls for number in call])
-    subject = Subject(program, runs, around.patched)
+    subject = Subject(program, two_runs(rng, 4, 1500), around.patched)
     subject.is_counted = not made.swaps
+    if around.patched:  # code from a file, changed in memory
+        subject.callgrind_options = ("--smc-check=all",)
     # Valgrind preloads an object of its own.
     subject.apart = set().union(*(addresses_of(program, name)
                                   for name in ("on_alarm", "add_code", "note_code")))
@@ -171,7 +176,8 @@ class Truth:
         if not self.is_short:
             return
         # Children write to the same file, but end before their parent.
-        there, counted = callgrind.run(command, folder, None, dict(processes.ENVIRONMENT))
+        there, counted = callgrind.run(command, folder, None, dict(processes.ENVIRONMENT),
+                                       subject.callgrind_options)
         if (there.end(), there.stdout) != (self.end, self.stdout):
             self.problems.append("callgrind and the processor disagree on what the program does")
         never = set().union(*(faulting(module) for module in subject.modules))

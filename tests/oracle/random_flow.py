@@ -27,7 +27,28 @@ BYTE = {"rax": "al", "rbx": "bl", "rcx": "cl", "rdx": "dl", "rsi": "sil", "rdi":
 CONDITIONS = ("o", "no", "b", "ae", "e", "ne", "be", "a", "s", "ns", "p", "np", "l", "ge", "le",
               "g")
 
+# The end of each MAIN: runs each pair of arguments, in threads or one after the other.
+RUN_ALL = r"""
+static void* in_thread(void* i) { return (void*)run((int)(long)i); }
+static int run_all(int argc, char** argv) {
+  arguments = argv;
+  unsigned long sum = 0;
+  pthread_t threads[16];
+  void* result;
+  for (int i = 1; i + 1 < argc; i += 2)
+    if (THREADS) pthread_create(&threads[i / 2], 0, in_thread, (void*)(long)i);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (THREADS) pthread_join(threads[i / 2], &result);
+    sum = sum * 31 + (THREADS ? (unsigned long)result : RUN_ALONE(i));
+  }
+  printf("%lx%s\n", sum, TROUBLE);
+  return (int)(sum & 63);
+}
+"""
+
 MAIN = r"""
+#define RUN_ALONE run
+#define TROUBLE ""
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -39,26 +60,15 @@ static char** arguments;
 static unsigned long run(int i) {
   return flow(strtoul(arguments[i], 0, 0), atol(arguments[i + 1]));
 }
-static void* in_thread(void* i) { return (void*)run((int)(long)i); }
 static void on_fault(int number, siginfo_t* info, void* context) {
   (void)number, (void)info;
   ((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP] += 2;
 }
+""" + RUN_ALL + r"""
 int main(int argc, char** argv) {
   struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
   sigaction(SIGILL, &action, 0);
-  arguments = argv;
-  unsigned long sum = 0;
-  pthread_t threads[16];
-  void* result;
-  for (int i = 1; i + 1 < argc; i += 2)
-    if (THREADS) pthread_create(&threads[i / 2], 0, in_thread, (void*)(long)i);
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (THREADS) pthread_join(threads[i / 2], &result);
-    sum = sum * 31 + (THREADS ? (unsigned long)result : run(i));
-  }
-  printf("%lx\n", sum);
-  return (int)(sum & 63);
+  return run_all(argc, argv);
 }
 """
 
@@ -420,13 +430,16 @@ class Program:
             self.out(f"lea -{procedure.frame}(%rsp), %rsp")
             self.cfi(f"adjust_cfa_offset {procedure.frame}")
 
-    def leave(self, procedure):
+    def leave_frame(self, procedure):
         if procedure.frame:
             self.out(f"lea {procedure.frame}(%rsp), %rsp")
             self.cfi(f"adjust_cfa_offset -{procedure.frame}")
         if procedure.saves:
             self.pop("%rbp")
             self.pop("%rbx")
+
+    def leave(self, procedure):
+        self.leave_frame(procedure)
         if procedure.skips and not procedure.skips_early:
             self.out("addq $3, (%rsp)")
         if procedure.skips:

@@ -109,7 +109,6 @@ static number run(int i) {
 #endif
   return result;
 }
-static void* in_thread(void* i) { return (void*)run((int)(long)i); }
 static number in_child(int i) {
   number result = 0;
   int ends[2];
@@ -125,6 +124,9 @@ static number in_child(int i) {
   waitpid(child, 0, 0);
   return own * 3 + result;
 }
+#define RUN_ALONE(i) (FORKS ? in_child(i) : run(i))
+#define TROUBLE (strange ? ", interrupted at a strange address" : "")
+""" + random_flow.RUN_ALL + r"""
 int main(int argc, char** argv) {
   struct sigaction fault = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
   if (HANDLER) fault.sa_flags |= SA_ONSTACK | SA_NODEFER;
@@ -140,18 +142,7 @@ int main(int argc, char** argv) {
     struct itimerval each = {{0, atol(getenv("TIMER_US"))}, {0, atol(getenv("TIMER_US"))}};
     setitimer(ITIMER_REAL, &each, 0);
   }
-  arguments = argv;
-  number sum = 0;
-  pthread_t threads[16];
-  void* result;
-  for (int i = 1; i + 1 < argc; i += 2)
-    if (THREADS) pthread_create(&threads[i / 2], 0, in_thread, (void*)(long)i);
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (THREADS) pthread_join(threads[i / 2], &result);
-    sum = sum * 31 + (THREADS ? (number)result : FORKS ? in_child(i) : run(i));
-  }
-  printf("%lx%s\n", sum, strange ? ", interrupted at a strange address" : "");
-  return (int)(sum & 63);
+  return run_all(argc, argv);
 }
 """
 
@@ -318,11 +309,11 @@ class Program(random_flow.Program):
         self.out(f"mov ${self.patches}, %{self.rng.choice(('eax', 'ecx', 'edx'))}",
                  "add %rax, %r14", "add %rcx, %r14")
 
-    def way_strings(self, _procedure, _block):
+    def way_strings(self, procedure, block):
         """Backwards, so that the direction flag is on amid branches; and none at all."""
         rng, head = self.rng, self.new_label()
         if self.threads:
-            return self.way_syscall(_procedure, _block)
+            return self.way_syscall(procedure, block)
         self.out("lea memory+128(%rip), %rdi", "lea memory+120(%rip), %rsi", "std",
                  f"mov ${rng.randrange(1, 9)}, %ecx")
         self.at(head)
@@ -379,12 +370,7 @@ class Program(random_flow.Program):
     def leave(self, procedure):
         if not procedure.by_jump or procedure.wide or procedure.skips:
             return super().leave(procedure)
-        if procedure.frame:
-            self.out(f"lea {procedure.frame}(%rsp), %rsp")
-            self.cfi(f"adjust_cfa_offset -{procedure.frame}")
-        if procedure.saves:
-            self.pop("%rbp")
-            self.pop("%rbx")
+        self.leave_frame(procedure)
         self.pop("%r13")
         self.cfi("register rip, r13")
         self.out("jmp *%r13")

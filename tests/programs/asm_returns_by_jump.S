@@ -3,8 +3,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-#define PROCEDURE(name) .p2align 4; .type name, @function; name: .cfi_startproc
-#define END(name) .cfi_endproc; .size name, .-name
 #define POP_AND_JUMP(register) \
   pop register; .cfi_adjust_cfa_offset -8; .cfi_register rip, register; lfence; jmp *register
 

@@ -18,6 +18,13 @@ again:
   call skips_with_register
   ud2
   nop
+  call goes_where_it_saved
+  ud2
+saved:
+  push $5
+  call skips_and_takes_one
+  ud2
+  nop
   // Come back as they should.
   call puts_it_back
   call loads_flags
@@ -50,9 +57,6 @@ behind:
   PASS
   .cfi_endproc
   .size _start, .-_start
-
-#define PROCEDURE(name) .p2align 4; .type name, @function; name: .cfi_startproc
-#define END(name) .cfi_endproc; .size name, .-name
 
 PROCEDURE(skips_mostly)
   mov %ebx, %eax
@@ -87,6 +91,32 @@ PROCEDURE(skips_with_register)
   .cfi_offset rip, -8
   ret
 END(skips_with_register)
+
+// What it puts over its return address has lain below it.
+PROCEDURE(goes_where_it_saved)
+  lea saved(%rip), %rax
+  push %rax
+  .cfi_adjust_cfa_offset 8
+  test %rax, %rax
+  jz 1f
+1:
+  mov (%rsp), %rax
+  mov %rax, 8(%rsp)
+  pop %rcx
+  .cfi_adjust_cfa_offset -8
+  ret
+END(goes_where_it_saved)
+
+// Its return address is moved, and changed.
+PROCEDURE(skips_and_takes_one)
+  pop %rcx
+  .cfi_adjust_cfa_offset -8
+  .cfi_register rip, rcx
+  lea 8(%rsp), %rsp
+  add $3, %rcx
+  push %rcx
+  ret
+END(skips_and_takes_one)
 
 PROCEDURE(puts_it_back)
   pop %rcx

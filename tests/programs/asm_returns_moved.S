@@ -3,9 +3,6 @@
 // build: gcc,clang O0 pie,nopie nolibc
 #include "include/asm.h"
 
-#define PROCEDURE(name) .p2align 4; .type name, @function; name: .cfi_startproc
-#define END(name) .cfi_endproc; .size name, .-name
-
 // One argument, two, and two behind a frame's end.
 PROCEDURE(takes_one)
   add 8(%rsp), %rbx

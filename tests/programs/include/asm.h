@@ -1,5 +1,15 @@
 // Macros for programs in assembly: exit, and checks that exit with a number of their own.
-// A program defines _start and ends with PASS.
+// A program defines _start and ends with PASS.  Procedures may be written between PROCEDURE and
+// END.
+
+#define PROCEDURE(name)  \
+  .p2align 4;            \
+  .type name, @function; \
+  name:                  \
+  .cfi_startproc
+#define END(name) \
+  .cfi_endproc;   \
+  .size name, .- name
 
 .macro FAIL number
   mov $\number, %edi
