@@ -316,7 +316,8 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   procedure.rank = known.weighed == nullptr ? 0 : known.weighed->rank;
   if (!may_be_placed(unit, procedure)) procedure.rank = 0;
   MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
-                           optimizations_.has(Optimization::kOrder), procedure.rank != 0};
+                           optimizations_.has(Optimization::kOrder), procedure.rank != 0,
+                           may_defer(unit)};
   if (may_induce(unit)) {
     measured.is_inductive =
         inductive_blocks(procedure.procedure, procedure.insn_sizes, module.view);
@@ -374,9 +375,10 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   unit.first_edge = next_edge_;
   unit.first_check = static_cast<uint32_t>(checks_.size());
   EmitRequest request = emit_request(unit, procedure, area);
-  request.defer = may_defer(unit) && unit.confirmed;
+  request.defer = may_defer(unit) && (unit.confirmed || !unit.plan.followed.empty());
   if (defers_always_ && may_defer(unit)) {
-    leave_entry_alone_in_body(procedure, unit.plan);
+    leave_entry_alone_in_body(
+        procedure, unit.id % 2 == 0 ? LeftOut::kTogether : LeftOut::kInParts, unit.plan);
     unit.idle_edges.assign(procedure.edges.size(), 1);
     request.defer = true;
   }
@@ -391,7 +393,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
-  if (!unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
+  if (unit.weighed && !unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
   if (!unit.code.is_whole) stats_.deferred += unit.plan.order.size() - unit.plan.in_body;
   take_asks(unit.code, area);
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it

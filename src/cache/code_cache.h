@@ -411,8 +411,11 @@ class CodeCache : public Translated {
                                       const Area& area) const;
   // See defer.cpp.
   bool may_defer(const Unit& unit) const;
-  Status emit_rest(Unit& unit);
-  void register_rest(Unit& unit, uint32_t old_links);
+  std::vector<uint32_t> blocks_with(const Unit& unit, uint32_t block) const;
+  Status make_late(Unit& unit, std::span<const uint32_t> blocks);
+  Status emit_late(Unit& unit, std::span<const uint32_t> blocks);
+  void register_late(Unit& unit);
+  void end_waits(Unit& unit);
   void take_asks(translate::UnitCode& code, Area& area);
   bool has_code(BlockRef ref) const {
     return units_[ref.unit]->code.is_whole || units_[ref.unit]->code.blocks[ref.block].exists();
@@ -585,6 +588,7 @@ class CodeCache : public Translated {
   PhaseTimes& phases_;
   Optimizations optimizations_;
   bool defers_always_ = false;
+  std::vector<isa::Insn> late_insns_;  // of the procedure that a late part is made of
   size_t indexed_above_pairs_ = kPairsInChain;
   // The procedure that is being translated.
   std::shared_ptr<KnownProcedure> unshared_ = std::make_shared<KnownProcedure>();

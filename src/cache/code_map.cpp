@@ -73,7 +73,7 @@ void write_unit(Writer& out, const Unit& unit) {
     const uint32_t begin = code.marks[i].offset;
     const bool cold = begin >= translate::kColdOffset;
     uint32_t end = cold ? translate::kColdOffset + code.cold_bytes : code.body_bytes;
-    if (begin >= code.rest_begin) end = code.rest_begin + code.rest_bytes;
+    if (const auto* late = code.late_part_at(begin)) end = late->end;
     if (i + 1 < code.marks.size()) end = std::min(end, code.marks[i + 1].offset);
     out.line(code.address(begin), code.address(begin) + (end - begin), name_of(code.marks[i].kind),
              0);

@@ -201,6 +201,7 @@ bool read_order(ByteReader& reader, KnownProcedure& into) {
   translate::Plan& plan = into.plan;
   plan.order.clear();
   plan.in_body = 0;
+  plan.followed.clear();
   if (reader.u8() == 0) return true;
   const uint64_t in_body = reader.uleb();
   if (in_body == 0 || in_body > p.blocks.size()) return false;

@@ -22,7 +22,7 @@ static_assert(sizeof(Note) == tcb::kNoteBytes);
 // Where visits of the block begin; null where its code does not tell it from others: a jump to the
 // block that lies next has none.  Into a loop that a register counts they must go by its door.
 CacheAddr CodeCache::known_way(BlockRef to) const {
-  if (units_[to.unit]->plan.induction_of(to.block) != nullptr) return CacheAddr();
+  if (!has_code(to) || units_[to.unit]->plan.induction_of(to.block) != nullptr) return CacheAddr();
   const CacheAddr code = units_[to.unit]->label(to.block);
   return block_beginning_at(code) == to ? code : CacheAddr();
 }

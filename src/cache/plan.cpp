@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cache/blocks_together.h"
 #include "cache/edge_weights.h"
 #include "cache/inductions.h"
 #include "cache/likelihood.h"
@@ -173,6 +174,18 @@ void keep_landings_in_body(const cfg::Procedure& procedure, translate::Plan& pla
   }
 }
 
+// What is likely to run, by address, with the entry.
+void leave_unlikely_apart(const cfg::Procedure& procedure, translate::Plan& plan) {
+  const auto none = [](uint32_t) { return false; };
+  plan.order = blocks_together(procedure, plan.followed, procedure.entry_block, none);
+  plan.in_body = static_cast<uint32_t>(plan.order.size());
+  std::vector<bool> is_in_body(procedure.blocks.size(), false);
+  for (const uint32_t b : plan.order) is_in_body[b] = true;
+  for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
+    if (!is_in_body[b]) plan.order.push_back(b);
+  }
+}
+
 // A counter that has to spare the flags costs three times as much (measured, docs/design.md). Edges
 // of less than `least` stay the light ones that they are.
 void weigh_flags(const CountedAt& counted_at, double least, placement::Graph& graph) {
@@ -336,6 +349,8 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
     count_all_blocks(procedure, graph, allocate, plan);
     return plan;
   }
+  const bool in_parts = measured.in_parts && kind == PlacementKind::kEdges;
+  if (in_parts) plan.followed = followed_edges(procedure, graph);
   const CountedAt counted_at(procedure, graph);
   const bool is_measured = set_measured_weights(procedure, kind, measured, graph);
   std::vector<bool> inductive(procedure.blocks.size(), false);
@@ -353,6 +368,8 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
     if (kind == PlacementKind::kEdges) {
       weigh_jumps(procedure, plan, may_fall, counted_at, graph);
     }
+  } else if (in_parts) {
+    leave_unlikely_apart(procedure, plan);
   }
   // Exact weights are those of the paper, which asks for the fewest increments.
   if (kind == PlacementKind::kEdges) {
@@ -362,7 +379,10 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   return plan;
 }
 
-void leave_entry_alone_in_body(const cfg::Procedure& procedure, translate::Plan& plan) {
+void leave_entry_alone_in_body(const cfg::Procedure& procedure, LeftOut left_out,
+                               translate::Plan& plan) {
+  plan.followed.clear();
+  if (left_out == LeftOut::kInParts) plan.followed = edges_that_must_be_followed(procedure);
   plan.order.clear();
   plan.order.push_back(procedure.entry_block);
   for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {

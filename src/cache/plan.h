@@ -37,6 +37,7 @@ struct MeasuredWeights {
   std::span<const uint8_t> steps;  // kEdges; see edge_weights.h.  Empty: nothing is known
   bool order = true;               // blocks are to lie as the weights say, not by address
   bool from_callers = false;       // how often it was entered will be known (entry_callers.h)
+  bool in_parts = false;           // not all blocks need get their code at once (defer.cpp)
   // Whether a register counts how often a block that leads to itself runs (inductions.h); none: no
   // block's does.
   std::function<bool(uint32_t block)> is_inductive = nullptr;
@@ -52,7 +53,10 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
                           PlacementKind kind, const MeasuredWeights& measured,
                           const std::function<uint32_t()>& allocate);
 
-// As if only the block at which the procedure begins had ever run: for tests of what is left out.
-void leave_entry_alone_in_body(const cfg::Procedure& procedure, translate::Plan& plan);
+// As if only the block at which the procedure begins had ever run: for tests of what is left out,
+// and is then made all at once or in as many parts as can be.
+enum class LeftOut : uint8_t { kTogether, kInParts };
+void leave_entry_alone_in_body(const cfg::Procedure& procedure, LeftOut left_out,
+                               translate::Plan& plan);
 
 }  // namespace tally::engine

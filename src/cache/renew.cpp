@@ -21,7 +21,7 @@ using namespace translate;
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
   const bool is_first = !unit.weighed && !unit.renews;
-  return !unit.dead && (is_first || has_former_returns(unit)) && unit.code.is_whole &&
+  return !unit.dead && (is_first || has_former_returns(unit)) &&
          !unit.replaceable && !unit.open_calls && !unit.checked && !unit.left_to_callers() &&
          !unit.module->gone && !unit.module->from_memory && !unit.module->generated &&
          unit.plan.events.empty();
@@ -73,7 +73,8 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder)};
+    MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder), false,
+                             may_defer(*unit)};
     if (may_induce(*unit)) {
       measured.is_inductive = inductive_blocks(*procedure, unit->insn_sizes, view);
     }
@@ -225,7 +226,7 @@ void CodeCache::move_links(const std::vector<uint32_t>& made) {
     const auto found = blocks_.find(target.value());
     if (!found || *found == kGone || !units_[unpack(*found).unit]->renews) continue;
     if (branch_target(link.field) == link.miss_stub) continue;
-    if (unit.replaceable) {
+    if (unit.replaceable || !has_code(unpack(*found))) {
       current_pair_.erase(id);
       set_branch(link.field, link.miss_stub);
     } else {
@@ -245,7 +246,9 @@ void CodeCache::move_pairs(const std::vector<uint32_t>& made) {
       const Pair pair = sites_[site].pairs[i];
       if (pair.cut || !is_made[pair.to.unit]) continue;
       remove_pair(site, i);
-      join_pair(site, pair.target, newest(pair.to));
+      // Who goes where nobody has gone before asks again.
+      const BlockRef to = newest(pair.to);
+      if (has_code(to)) join_pair(site, pair.target, to);
     }
   }
 }
@@ -266,6 +269,8 @@ void CodeCache::repeat_pairs(const Unit& old, std::span<const uint64_t> counters
       if (pair.rest) return UINT64_MAX;
       return pair.counter < counters.size() ? counters[pair.counter] : 0;
     });
+    if (!has_code({unit.id, sites_[id].site.block})) continue;
+    std::erase_if(pairs, [&](const Pair& pair) { return !has_code(newest(pair.to)); });
     for (size_t p = 0; p < pairs.size(); ++p) {
       const bool likeliest = p + 1 == pairs.size();
       join_pair(id, pairs[p].target, newest(pairs[p].to),

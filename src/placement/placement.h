@@ -52,6 +52,7 @@ struct Edge {
   // What the code says about a branch before anything has run, > 0: how likely it is where an edge
   // of which nothing is known has 1.  Only set_static_weights looks at it.
   double odds = 1;
+  bool leaves_loop = false;  // set_static_weights: at least one
 };
 
 // `exit` is a node of its own, distinct from `root`.  Self loops and parallel edges are allowed, so

@@ -234,7 +234,8 @@ class Weigher {
       Edge& edge = graph_.edges[id];
       edge.weight = 0;
       if (edge.from == graph_.exit || !blocks_[edge.from].reached) continue;
-      edge.weight = list_exits(id) ? kExitWithoutShare : kNotAnExit;
+      edge.leaves_loop = list_exits(id);
+      edge.weight = edge.leaves_loop ? kExitWithoutShare : kNotAnExit;
     }
   }
 

@@ -22,7 +22,7 @@ void UnitEmitter::emit_jump_along(BlockIndex from, uint32_t edge_index, bool may
     add_link(last_field(), edge.target, from, edge_index);
     return;
   }
-  if (may_fall && falls_into(from, edge.to)) return;
+  if (may_fall && falls_into(edge.to)) return;
   emit_jump_inside(std::nullopt, from, edge.to);
 }
 
@@ -54,16 +54,16 @@ bool UnitEmitter::is_near_behind(BlockIndex to) const {
   if (!request_.near_jumps) return false;
   const uint32_t label = code_.blocks[to].label, here = at();
   const bool is_same_part = (label < kColdOffset) == (here < kColdOffset);
-  return emitted_[to] && is_same_part && here + kNearJumpBytes - label <= kDistanceMax;
+  return code_.blocks[to].exists() && is_same_part && here + kNearJumpBytes - label <= kDistanceMax;
 }
 
 // Whether a jump at the end of a block, from where nothing of the block follows but the way along
 // another edge, is expected to reach a block ahead with a distance of one byte.
 bool UnitEmitter::is_near_ahead(BlockIndex from, BlockIndex to) const {
   constexpr uint32_t kDistanceMax = 127, kWayOnBytes = 5;
-  const uint32_t begin = place_[from], end = place_[to];
   if (!request_.near_jumps || request_.where != 0 || request_.checked) return false;
-  if (emitted_[to] || end == BlockCode::kNone) return false;
+  if (is_late_ || code_.blocks[to].exists()) return false;
+  const uint32_t begin = place_[from], end = place_[to];
   // What is not emitted yet lies ahead, if it is in the same part.
   const uint32_t in_body = plan_.order.empty() ? UINT32_MAX : plan_.in_body;
   if ((begin < in_body) != (end < in_body)) return false;
@@ -187,7 +187,7 @@ void UnitEmitter::emit_conditional(BlockIndex b, const Insn& insn) {
   const uint32_t taken = procedure_.blocks[b].first_edge;
   // Turned round where what it jumps to lies next.
   const Edge& ahead = procedure_.edges[taken];
-  const bool turned = ahead.to != cfg::kExitBlock && falls_into(b, ahead.to);
+  const bool turned = ahead.to != cfg::kExitBlock && falls_into(ahead.to);
   const auto condition = static_cast<uint8_t>(turned ? insn.condition ^ 1u : insn.condition);
   const uint32_t along = turned ? taken + 1 : taken;
   if (is_plain_inside(along)) {

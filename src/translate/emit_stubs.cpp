@@ -4,50 +4,44 @@
 
 namespace tally::translate {
 
-void UnitEmitter::emit_rest(UnitCode& code) {
+void UnitEmitter::emit_late(std::span<const BlockIndex> blocks, UnitCode& code) {
   code_ = std::move(code);
   as_ = &cold_;
   cold_base_ = cold_.offset() - static_cast<uint32_t>(cold_.here() - code_.cold_begin);
-  find_return_edges();
-  const size_t before = code_.order.size();
-  for (BlockIndex b = 0; b < code_.blocks.size(); ++b) {
-    if (!code_.blocks[b].exists()) code_.order.push_back(b);
+  is_late_ = true;
+  late_ = blocks;
+  listed_ = {code_.left_out.link, code_.left_out.site, code_.left_out.syscall};
+  code_.order.insert(code_.order.end(), blocks.begin(), blocks.end());
+  leaves_out_ = code_.order.size() < code_.blocks.size();
+  UnitCode::LatePart part;
+  part.begin = at();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    next_ = i + 1 < blocks.size() ? blocks[i + 1] : cfg::kExitBlock;
+    emit_block(blocks[i]);
   }
-  next_.assign(code_.blocks.size(), cfg::kExitBlock);
-  place_.assign(code_.blocks.size(), BlockCode::kNone);
-  for (const BlockCode& block : code_.blocks) emitted_.push_back(block.exists());
-  for (size_t i = before + 1; i < code_.order.size(); ++i) {
-    next_[code_.order[i - 1]] = code_.order[i];
-  }
-  const auto has_place = [](const auto& one) { return one.field != CacheAddr(); };
-  const auto returns = [](const SyscallSite& one) { return one.resume != CacheAddr(); };
-  const auto first_of = [](const auto& list, const auto& has) {
-    return static_cast<size_t>(std::ranges::partition_point(list, has) - list.begin());
-  };
-  listed_ = {first_of(code_.links, has_place), first_of(code_.sites, has_place),
-             first_of(code_.syscalls, returns)};
-  code_.rest_begin = at();
-  for (size_t i = before; i < code_.order.size(); ++i) emit_block(code_.order[i]);
-  finish_part(code_.rest);
+  finish_part(part);
   emit_cold();
+  emit_waits();
   apply_fixups();
-  CHECK(!cold_.overflowed()) << "the rest of a unit is longer than its bound";
-  code_.rest_bytes = at() - code_.rest_begin;
-  code_.size_bytes += code_.rest_bytes;
-  code_.is_whole = true;
+  CHECK(!cold_.overflowed()) << "a late part of a unit is longer than its bound";
+  part.end = at();
+  code_.late.push_back(part);
+  code_.size_bytes += part.end - part.begin;
+  code_.is_whole = !leaves_out_;
+  if (code_.is_whole) std::vector<uint32_t>().swap(code_.wait_of);
   code = std::move(code_);
 }
 
 void UnitEmitter::leave_out(BlockIndex begin, BlockIndex end) {
   code_.is_whole = false;
   code_.order.resize(begin);
+  code_.wait_of.assign(code_.blocks.size(), UnitCode::Wait::kNone);
+  code_.left_out.link = static_cast<uint32_t>(code_.links.size());
+  code_.left_out.site = static_cast<uint32_t>(code_.sites.size());
+  code_.left_out.syscall = static_cast<uint32_t>(code_.syscalls.size());
   std::vector<BlockIndex> left(plan_.order.begin() + begin, plan_.order.begin() + end);
   std::ranges::sort(left);
-  for (const BlockIndex b : left) {
-    code_.blocks[b].label = BlockCode::kNone;
-    code_.blocks[b].landing = BlockCode::kNone;
-    list_ways_out(b);
-  }
+  for (const BlockIndex b : left) list_ways_out(b);
 }
 
 void UnitEmitter::list_ways_out(BlockIndex b) {
@@ -74,8 +68,10 @@ void UnitEmitter::list_ways_out(BlockIndex b) {
 
 // A counter that never counts is mostly on an edge that never ran.
 bool UnitEmitter::leaves_out(const Edge& edge) const {
+  if (!leaves_out_ || edge.to == cfg::kExitBlock) return false;
   const auto index = static_cast<size_t>(&edge - procedure_.edges.data());
-  return leaves_edges_out_ && edge.to != cfg::kExitBlock && request_.idle_edges[index] != 0;
+  const bool is_idle = !request_.idle_edges.empty() && request_.idle_edges[index] != 0;
+  return is_idle || is_left_out(edge.to);
 }
 
 std::optional<CacheAddr> UnitEmitter::take_ask(Request request, uint32_t argument) {
@@ -134,26 +130,25 @@ void UnitEmitter::emit_waits() {
     const uint32_t event = request_.first_edge_wait_event + taken.edge;
     lead_to_wait(taken.field, add_wait(wait, event, fields(taken.field.may_be_patched())));
   }
-  std::vector<bool> may(code_.blocks.size(), true);
-  for (const Fixup& fixup : fixups_) {
-    if (!fixup.field.may_be_patched()) may[fixup.block] = false;
-  }
-  wait_of_.assign(code_.blocks.size(), BlockCode::kNone);
   for (const Fixup& fixup : fixups_) {
     const BlockIndex b = fixup.block;
     if (code_.blocks[b].exists()) continue;
-    if (wait_of_[b] == BlockCode::kNone) {
+    CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
+    const bool may = fixup.field.may_be_patched();
+    uint32_t& waits = code_.wait_of[b];
+    if (waits == UnitCode::Wait::kNone || (code_.waits[waits].is_ask && !may)) {
       UnitCode::Wait wait;
       wait.block = b;
-      wait_of_[b] = add_wait(wait, request_.first_wait_event + b, fields(may[b]));
+      waits = add_wait(wait, request_.first_wait_event + b, fields(may));
     }
-    lead_to_wait(fixup.field, wait_of_[b]);
+    lead_to_wait(fixup.field, waits);
   }
 }
 
 void UnitEmitter::emit_late_edge_stubs() {
   for (UnitCode::Wait& wait : code_.waits) {
-    if (wait.is_edge()) wait.edge_stub = emit_edge_stub(wait.edge);
+    if (!wait.is_edge() || wait.edge_stub != UnitCode::Wait::kNone) continue;
+    if (!is_left_out(procedure_.edges[wait.edge].to)) wait.edge_stub = emit_edge_stub(wait.edge);
   }
 }
 
@@ -251,11 +246,7 @@ void UnitEmitter::emit_pool() {
 
 CacheAddr UnitEmitter::address_of(const Fixup& fixup) const {
   const BlockCode& block = code_.blocks[fixup.block];
-  if (block.exists()) {
-    return code_.address(fixup.into == Into::kLabel ? block.label : block.landing);
-  }
-  CHECK(fixup.into == Into::kLabel) << "a call comes back to a block that was left out";
-  return code_.waits[wait_of_[fixup.block]].address;
+  return code_.address(fixup.into == Into::kLabel ? block.label : block.landing);
 }
 
 }  // namespace tally::translate

@@ -12,12 +12,11 @@ UnitCode UnitEmitter::emit() {
   code_.blocks.resize(procedure_.blocks.size());
   code_.insn_offset.resize(procedure_.insns.size());
   find_return_edges();
-  find_neighbours();
+  find_places();
   const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
   const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
   code_.order = plan_.order;
   leaves_out_ = request_.defer && in_body < count;
-  leaves_edges_out_ = leaves_out_ && !request_.idle_edges.empty();
   emit_part(0, in_body, code_.body);
   code_.body_bytes = at();
   as_ = &cold_;
@@ -43,22 +42,15 @@ void UnitEmitter::finish_part(UnitCode::Part& part) {
 }
 
 void UnitEmitter::find_return_edges() {
-  return_edge_.assign(procedure_.blocks.size(), BlockCode::kNone);
   for (uint32_t e = 0; e < procedure_.edges.size(); ++e) {
     const Edge& edge = procedure_.edges[e];
-    if (edge.kind == EdgeKind::kCallReturn) return_edge_[edge.to] = e;
+    if (edge.kind == EdgeKind::kCallReturn) code_.blocks[edge.to].return_edge = e;
   }
 }
 
-void UnitEmitter::find_neighbours() {
-  const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
-  next_.assign(count, cfg::kExitBlock);
-  place_.assign(count, BlockCode::kNone);
-  emitted_.assign(count, false);
-  for (BlockIndex i = 0; i < count; ++i) place_[in_order(i)] = i;
-  for (BlockIndex i = 1; i < count; ++i) {
-    if (plan_.order.empty() || i != plan_.in_body) next_[in_order(i - 1)] = in_order(i);
-  }
+void UnitEmitter::find_places() {
+  place_.resize(procedure_.blocks.size());
+  for (BlockIndex i = 0; i < place_.size(); ++i) place_[in_order(i)] = i;
 }
 
 void UnitEmitter::emit_landing(BlockIndex b) {
@@ -72,7 +64,7 @@ void UnitEmitter::emit_landing(BlockIndex b) {
   }
   code.landing_accept = at();
   if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
-  const int32_t counter = plan_.edge_counter[return_edge_[b]];
+  const int32_t counter = plan_.edge_counter[code.return_edge];
   const auto live = static_cast<uint8_t>(block.flags_live_in | request_.flags_assumed_live);
   const uint32_t counted = emit_counter_and_rcx(
       *as_, counter == kNoCounter ? kCountNothing : static_cast<uint32_t>(counter), live);
@@ -89,11 +81,9 @@ void UnitEmitter::emit_block(BlockIndex b) {
   block_ = b;
   const cfg::Block& block = procedure_.blocks[b];
   BlockCode& code = code_.blocks[b];
-  code.landing = BlockCode::kNone;
   emit_front(b);
   if (behind_a_call(b)) emit_landing(b);
   code.label = at();
-  emitted_[b] = true;
   if (request_.where != 0 && b == procedure_.entry_block) {
     as_->mov_gs32_imm(tcb::kWhere, request_.where);
   }
@@ -258,7 +248,7 @@ void UnitEmitter::emit_call_through_thunk(BlockIndex b, const Insn& insn) {
   as_->call(as_->here().value());
   thunks_.push_back({last_field(), b, at()});
   const BlockIndex back = procedure_.edges[*edge].to;
-  if (next_[b] == back) return;
+  if (next_ == back) return;
   as_->jmp(as_->here().value());
   fixups_.push_back({last_field(), back, Into::kLanding});
 }
@@ -511,9 +501,10 @@ UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest&
   }
 }
 
-void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code) {
+void emit_late(isa::Assembler& cold, const EmitRequest& request, std::span<const uint32_t> blocks,
+               UnitCode& code) {
   isa::Assembler none(nullptr, 0, CacheAddr());
-  UnitEmitter(none, cold, request).emit_rest(code);
+  UnitEmitter(none, cold, request).emit_late(blocks, code);
 }
 
 namespace {
@@ -531,11 +522,10 @@ size_t emit_bound_bytes(const cfg::Procedure& procedure) {
   return bound;
 }
 
-size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code) {
+size_t late_bound_bytes(const cfg::Procedure& procedure, std::span<const uint32_t> blocks,
+                        const UnitCode& code) {
   size_t bound = kUnitOverheadBytes;
-  for (size_t b = 0; b < code.blocks.size(); ++b) {
-    if (!code.blocks[b].exists()) bound += block_bound_bytes(procedure.blocks[b]);
-  }
+  for (const uint32_t b : blocks) bound += block_bound_bytes(procedure.blocks[b]);
   constexpr size_t kEdgeStubBytesMax = 128;
   return bound + kEdgeStubBytesMax * code.waits.size();
 }

@@ -132,6 +132,9 @@ struct Plan {
   // address.
   std::vector<uint32_t> order;
   uint32_t in_body = 0;
+  // By edge: blocks that it leads to get their code with those that it leaves
+  // (cache/blocks_together.h).  Empty: those that are left out get theirs all at once.
+  std::vector<bool> followed;
 };
 
 // A direct branch that leaves the unit.
@@ -203,8 +206,10 @@ struct Check {
 };
 
 struct BlockCode {
-  uint32_t label = 0;             // where branches inside the unit enter
-  uint32_t landing = 0;           // return landing; kNone if the block is not behind a call
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t label = kNone;         // where branches inside the unit enter
+  uint32_t landing = kNone;       // return landing; kNone if the block is not behind a call
+  uint32_t return_edge = kNone;   // by which a call comes back to the block
   uint32_t landing_accept = 0;    // behind the landing's comparison, if it has one
   uint32_t return_counted = 0;    // from here to `label` the return edge has been counted
   uint32_t probe_begin = 0;       // the block's counter
@@ -216,7 +221,6 @@ struct BlockCode {
   uint32_t inline_edge = 0;       // that edge
   bool pops_more = false;         // a return that pops more than its address
   bool counts_in_return = false;  // the return, which has spilled rcx, counts before it pops
-  static constexpr uint32_t kNone = UINT32_MAX;
   bool exists() const { return label != kNone; }
 };
 
@@ -254,12 +258,12 @@ enum class Returns : uint8_t {
 // what leads to them.  Offsets below are from `begin`, those in the cold part kColdOffset more than
 // from `cold_begin`.
 //
-// Blocks that never ran may be left out (`EmitRequest::defer`).  For each that others lead to there
-// is a place at which a thread waits until the monitor has made the rest of the unit: a third part,
-// like the others, which lies behind `cold_begin` too.  What leads to the place leads there from
-// then on.  So are the stubs of counted edges that never ran.  What leaves from such
-// blocks (links, sites, system calls) is on the lists all the time, behind all others and with its
-// numbers, but without a place in the code.
+// Blocks that never ran, or are unlikely to, may be left out (`EmitRequest::defer`).  For each that
+// others lead to there is a place at which a thread waits until the monitor has made it, and others
+// with it: a late part, like the others, which lies behind `cold_begin` too.  What leads to the
+// place leads there from then on.  So are the stubs of counted edges that lead to such blocks or
+// never ran.  What leaves from such blocks (links, sites, system calls) is on the lists all the
+// time, behind all others and with its numbers, but without a place in the code.
 inline constexpr uint32_t kColdOffset = 1u << 31;
 
 // What is asked for at one of the places that are known by their addresses (asks::).
@@ -278,9 +282,11 @@ struct UnitCode {
     uint32_t thunks_begin = 0;  // behind the blocks
     uint32_t stubs_begin = 0;   // behind the thunks
   };
-  Part body, cold, rest;
-  uint32_t rest_begin = UINT32_MAX;  // offset; none yet
-  uint32_t rest_bytes = 0;
+  Part body, cold;
+  struct LatePart : Part {
+    uint32_t begin = 0, end = 0;
+  };
+  std::vector<LatePart> late;  // sorted by offset
   struct Wait {
     static constexpr uint32_t kNone = UINT32_MAX;
     CacheAddr address;           // of an ask, or of a stub where five bytes may be replaced at once
@@ -288,9 +294,11 @@ struct UnitCode {
     uint32_t edge = kNone;       // ... or for the stub of this edge, which is counted, ...
     uint32_t edge_stub = kNone;  // ... and which is here once it has been made
     bool is_ask = false;
+    bool is_over = false;        // what it stands for has been made
     bool is_edge() const { return edge != kNone; }
   };
   std::vector<Wait> waits;  // if blocks have been left out
+  std::vector<uint32_t> wait_of;  // by block, while some are: its wait; Wait::kNone
   struct WaitField {        // a 32-bit distance that leads to an ask
     CacheAddr field;
     uint32_t wait = 0;
@@ -300,9 +308,15 @@ struct UnitCode {
   uint32_t asks_with_code = 0;  // for which there was none
   bool is_whole = true;         // none are
   Returns returns = Returns::kPaired;
+  // Null: none of them.
+  const LatePart* late_part_at(uint32_t offset) const {
+    const auto behind = std::ranges::upper_bound(late, offset, {}, &LatePart::begin);
+    return behind == late.begin() ? nullptr : &*(behind - 1);
+  }
   const Part& part_of(uint32_t offset) const {
     if (offset < kColdOffset) return body;
-    return offset < rest_begin ? cold : rest;
+    const LatePart* part = late_part_at(offset);
+    return part == nullptr ? cold : *part;
   }
   CacheAddr address(uint32_t offset) const {
     return offset < kColdOffset ? begin + offset : cold_begin + (offset - kColdOffset);
@@ -315,7 +329,7 @@ struct UnitCode {
   std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
   std::vector<BlockCode> blocks;
   std::vector<Front> fronts;  // as they lie in the body
-  // Blocks as they lie in the body, the cold part, the rest; empty: all, by address.
+  // Blocks as they lie in the body, the cold part, the late ones; empty: all, by address.
   std::vector<uint32_t> order;
   // Whose code an offset among the blocks belongs to.
   std::optional<uint32_t> block_at(uint32_t offset) const;
@@ -324,6 +338,9 @@ struct UnitCode {
   std::vector<Link> links;
   std::vector<Site> sites;
   std::vector<SyscallSite> syscalls;
+  struct {  // the first of each that leaves a block that was left out at first
+    uint32_t link = 0, site = 0, syscall = 0;
+  } left_out;
   // Of the jump that ends a block; null if it keeps a register, or is none.
   const Unspilled* unspilled_at(uint32_t block) const {
     for (const Site& site : sites) {
@@ -407,13 +424,18 @@ struct EmitRequest {
 // Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request);
 
-// Emits the blocks that were left out.  `cold` must be in the area of the unit's cold part, behind
-// it, and have room for rest_bound_bytes.  The stubs in their place are the caller's to lead there.
-void emit_rest(isa::Assembler& cold, const EmitRequest& request, UnitCode& code);
+// Emits some of the blocks that were left out, of which the procedure must have the instructions,
+// and the stubs of edges that wait and lead to blocks that have code by then.  What calls among them
+// come back to must be among them, or have code.  `cold` must be in the area of the unit's cold
+// part, behind all of the unit, and have room for late_bound_bytes.  What waits for them is the
+// caller's to lead there.
+void emit_late(isa::Assembler& cold, const EmitRequest& request, std::span<const uint32_t> blocks,
+               UnitCode& code);
 
 // Upper bounds of the bytes that the two need.
 size_t emit_bound_bytes(const cfg::Procedure& procedure);
-size_t rest_bound_bytes(const cfg::Procedure& procedure, const UnitCode& code);
+size_t late_bound_bytes(const cfg::Procedure& procedure, std::span<const uint32_t> blocks,
+                        const UnitCode& code);
 
 // ---- pieces shared by units and the lookup chains ----------------------------------------------
 

@@ -1,4 +1,4 @@
-// The emitter behind emit_unit and emit_rest: what its two halves share.
+// The emitter behind emit_unit and emit_late: what its two halves share.
 //
 // emit_unit.cpp writes blocks and the instructions that end them, of these emit_jumps.cpp the
 // direct jumps; emit_fronts.cpp leaves room in front of blocks; emit_stubs.cpp what lies behind
@@ -26,7 +26,7 @@ using isa::Assembler;
 using isa::Flow;
 using isa::Insn;
 
-// Of one unit, and used once: emit() or emit_rest().
+// Of one unit, and used once: emit() or emit_late().
 class UnitEmitter {
  public:
   // `far`: blocks whose jumps ahead are known to lead too far for a distance of one byte.
@@ -45,8 +45,8 @@ class UnitEmitter {
   // Whose jumps have led too far after all.  If there are any, the code is not to be used.
   const std::vector<BlockIndex>& too_far() const { return too_far_; }
 
-  // The blocks that were left out of `code`, behind each other.
-  void emit_rest(UnitCode& code);
+  // Blocks that were left out of `code`, behind each other; sorted.
+  void emit_late(std::span<const BlockIndex> blocks, UnitCode& code);
 
  private:
   struct Field {  // a 32-bit distance in one of the two parts
@@ -94,7 +94,10 @@ class UnitEmitter {
 
   // Blocks of one part, and what belongs to them.
   void emit_part(BlockIndex begin, BlockIndex end, UnitCode::Part& part) {
-    for (BlockIndex i = begin; i < end; ++i) emit_block(in_order(i));
+    for (BlockIndex i = begin; i < end; ++i) {
+      next_ = i + 1 < end ? in_order(i + 1) : cfg::kExitBlock;
+      emit_block(in_order(i));
+    }
     finish_part(part);
   }
 
@@ -102,7 +105,7 @@ class UnitEmitter {
 
   // ---- blocks without code -----------------------------------------------------------------
 
-  // They keep the numbers of what leaves from them: emit_rest finds these by block and edge.
+  // They keep the numbers of what leaves from them: emit_late finds these by block and edge.
   void leave_out(BlockIndex begin, BlockIndex end);
   void list_ways_out(BlockIndex b);
 
@@ -120,8 +123,11 @@ class UnitEmitter {
   std::optional<CacheAddr> take_ask(Request request, uint32_t argument);
   bool has_asks() const { return request_.first_ask < request_.asks_end; }
   // Whether the block will have no code.
-  bool is_left_out(BlockIndex b) const { return leaves_out_ && place_[b] >= plan_.in_body; }
-  // The edges among them, in the rest of the unit: before that there are none.
+  bool is_left_out(BlockIndex b) const {
+    if (!leaves_out_ || code_.blocks[b].exists()) return false;
+    return is_late_ ? !std::ranges::binary_search(late_, b) : place_[b] >= plan_.in_body;
+  }
+  // The edges among them, once their targets have code.
   void emit_late_edge_stubs();
 
   // Offsets kept in UnitCode.
@@ -140,14 +146,13 @@ class UnitEmitter {
 
   // The edge that comes back from a call into each block; at most one unless code overlaps.
   void find_return_edges();
-  // The block that lies behind each.
-  void find_neighbours();
+  void find_places();
   BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
-  // Whether control can fall from one block into another.
-  bool falls_into(BlockIndex from, BlockIndex to) const {
-    return next_[from] == to && !behind_a_call(to);
+  // Whether control can fall into another block from the one that is being emitted.
+  bool falls_into(BlockIndex to) const { return next_ == to && !behind_a_call(to); }
+  bool behind_a_call(BlockIndex b) const {
+    return code_.blocks[b].return_edge != BlockCode::kNone;
   }
-  bool behind_a_call(BlockIndex b) const { return return_edge_[b] != BlockCode::kNone; }
 
   void emit_landing(BlockIndex b);
 
@@ -311,7 +316,7 @@ class UnitEmitter {
 
   void apply_fixups() {
     for (const Fixup& fixup : fixups_) {
-      fixup.field.point_to(address_of(fixup).value());
+      if (code_.blocks[fixup.block].exists()) fixup.field.point_to(address_of(fixup).value());
     }
   }
 
@@ -328,11 +333,11 @@ class UnitEmitter {
   uint32_t hot_base_ = 0;
   uint32_t cold_base_ = 0;
   BlockIndex block_ = 0;  // being emitted
-  Jump jump_;             // of its end
-  std::vector<uint32_t> return_edge_;
-  std::vector<BlockIndex> next_;
-  std::vector<uint32_t> place_;  // by block: in the order; kNone if it is not emitted this time
-  std::vector<bool> emitted_;    // by block
+  BlockIndex next_ = cfg::kExitBlock;  // that will lie behind it
+  Jump jump_;                          // of its end
+  std::vector<uint32_t> place_;        // emit: by block, in the order
+  bool is_late_ = false;
+  std::span<const BlockIndex> late_;   // emit_late: what is to be emitted
   std::vector<BlockIndex> far_, too_far_;
   std::vector<NearFixup> near_fixups_;
   std::vector<Fixup> fixups_;
@@ -340,12 +345,11 @@ class UnitEmitter {
   std::vector<ColdLink> cold_links_;
   std::vector<ColdCheck> cold_checks_;
   std::vector<PoolEntry> pool_;
-  bool leaves_out_ = false, leaves_edges_out_ = false;
+  bool leaves_out_ = false;
   std::vector<TakenEdge> idle_edges_;  // whose stubs are left out
-  std::vector<uint32_t> wait_of_;      // by block: its wait, if it was left out
   std::vector<ColdSite> site_fields_;
   std::vector<ColdSite> syscall_fields_;
-  struct {  // emit_rest: the first of those that have no place yet
+  struct {  // emit_late: where those begin that have places on the lists
     std::optional<size_t> link, site, syscall;
   } listed_;
   std::vector<PendingThunk> thunks_;
