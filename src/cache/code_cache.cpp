@@ -342,9 +342,11 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.seldom_blocks = known.expected.seldom_blocks;
   unit.idle_edges = known.expected.idle_edges;
   unit.led_from = known.expected.led_from;
-  std::vector<int32_t> numbers(known.counters);
-  for (uint32_t i = 0; i < known.counters; ++i) {
-    const std::vector<Expected>& each = known.expected.counters;
+  // Where nothing is known of what will run, counters lie in the order in which code is made.
+  const std::vector<Expected>& each = known.expected.counters;
+  const bool when_made = each.empty() && !unit.plan.followed.empty() && may_defer(unit);
+  std::vector<int32_t> numbers(known.counters, kUnnumbered);
+  for (uint32_t i = 0; i < known.counters && !when_made; ++i) {
     const Expected expected = each.empty() ? Expected::kSome : each[i];
     numbers[i] = static_cast<int32_t>(allocate_counter(expected));
   }
@@ -366,6 +368,13 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   }
 }
 
+void CodeCache::number_counter(Unit& unit, EmitRequest::Counts what, uint32_t index) {
+  const bool of_block = what == EmitRequest::Counts::kBlock;
+  int32_t& counter = (of_block ? unit.plan.block_counter : unit.plan.edge_counter)[index];
+  CHECK(counter == kUnnumbered) << "counter " << counter;
+  counter = static_cast<int32_t>(allocate_counter(Expected::kSome));
+}
+
 Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) {
   const PhaseTimer timer(phases_, Phase::kEmit);
   unit.first_link = static_cast<uint32_t>(links_.size());
@@ -382,6 +391,9 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
     unit.idle_edges.assign(procedure.edges.size(), 1);
     request.defer = true;
   }
+  request.give_number = [&](EmitRequest::Counts what, uint32_t index) {
+    number_counter(unit, what, index);
+  };
   request.idle_edges = unit.idle_edges;
   set_led(unit, procedure, request);
   isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,

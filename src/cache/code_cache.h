@@ -406,6 +406,7 @@ class CodeCache : public Translated {
   CacheAddr way_behind(const SiteState& state, CacheAddr stub) const;
   EdgeWeights::Known weights_of(const Module& module, const cfg::Procedure& procedure) const;
   void number_probes(Unit& unit, const KnownProcedure& known);
+  void number_counter(Unit& unit, translate::EmitRequest::Counts what, uint32_t index);
   Status emit(Unit& unit, const cfg::Procedure& procedure, Area& area);
   translate::EmitRequest emit_request(const Unit& unit, const cfg::Procedure& procedure,
                                       const Area& area) const;

@@ -293,7 +293,7 @@ std::vector<bool> CodeCache::perhaps_executed(
 // programs that do now this and now that, until a run finds it to be the larger part.
 Recollected CodeCache::recollect(const std::vector<uint64_t>& counters) const {
   const auto is_counted = [&](int32_t id) {
-    return id != kNoCounter && counters[static_cast<size_t>(id)] != 0;
+    return id >= 0 && counters[static_cast<size_t>(id)] != 0;
   };
   const auto is_executed_itself = [&](const Unit& unit) {
     const auto& blocks = unit.plan.block_counter;

@@ -95,6 +95,10 @@ Status CodeCache::emit_late(Unit& unit, std::span<const uint32_t> blocks) {
   EmitRequest request = emit_request(unit, procedure, area);
   request.view = &file;
   request.returns = unit.code.returns;
+  request.give_number = [&](EmitRequest::Counts what, uint32_t index) {
+    number_counter(unit, what, index);
+    late_counters_.push_back({unit.id, index, what});
+  };
   translate::emit_late(cold, request, blocks, unit.code);
   const UnitCode::LatePart& part = unit.code.late.back();
   area.cold_used_bytes += (part.end - part.begin + 15u) & ~15u;

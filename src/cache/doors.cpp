@@ -18,6 +18,9 @@ void CodeCache::take_inductions(Unit& unit) {
   if (!may_induce(unit)) unit.plan.inductions.clear();
   stats_.induced += unit.plan.inductions.size();
   for (const Plan::Induction& induction : unit.plan.inductions) {
+    if (unit.plan.block_counter[induction.block] == kUnnumbered) {
+      number_counter(unit, EmitRequest::Counts::kBlock, induction.block);
+    }
     const auto counter = static_cast<uint32_t>(unit.plan.block_counter[induction.block]);
     if (counter >= induced_.size()) induced_.resize(counter + 1, false);
     induced_[counter] = true;

@@ -171,6 +171,13 @@ struct LinkPair {
   translate::LinkStub stub;
 };
 
+// That got its number after its unit was made.
+struct LateCounter {
+  uint32_t unit = 0;
+  uint32_t index = 0;  // of the block, or the edge
+  translate::EmitRequest::Counts what = translate::EmitRequest::Counts::kBlock;
+};
+
 class Translated {
  public:
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }
@@ -180,6 +187,7 @@ class Translated {
   const std::vector<std::pair<uint32_t, uint32_t>>& pair_order() const { return pair_order_; }
   const std::vector<ArrivalStub>& arrivals() const { return arrivals_; }
   const std::vector<LinkPair>& link_pairs() const { return link_pairs_; }
+  const std::vector<LateCounter>& late_counters() const { return late_counters_; }
   // All counters have numbers below it; not all of these are counters.
   uint32_t counters_used() const { return next_counter_; }
   TargetAddr address_of(BlockRef ref) const;
@@ -199,6 +207,7 @@ class Translated {
   std::vector<std::pair<uint32_t, uint32_t>> pair_order_;
   std::vector<ArrivalStub> arrivals_;
   std::vector<LinkPair> link_pairs_;
+  std::vector<LateCounter> late_counters_;
   uint32_t next_counter_ = 0;
   std::vector<bool> induced_;                            // by counter; as long as need be
   std::unordered_map<uint32_t, int64_t> induced_steps_;  // of those

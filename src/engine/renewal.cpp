@@ -40,7 +40,7 @@ uint64_t increments_of(const CodeCache& cache, const Unit& unit,
   uint64_t sum = 0;
   for (const auto* ids : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
     for (const int32_t id : *ids) {
-      const bool counts = id != kNoCounter && !cache.is_induced(static_cast<size_t>(id));
+      const bool counts = id >= 0 && !cache.is_induced(static_cast<size_t>(id));
       if (counts) sum += counters[static_cast<size_t>(id)];
     }
   }

@@ -372,7 +372,7 @@ class Builder {
                      : block.from_jump_table         ? profile::Provenance::kJumpTable
                                                      : profile::Provenance::kFlow;
     out.returns = block.end == isa::Flow::kReturn;
-    if (unit.plan.block_counter[b] != kNoCounter && members.size() == 1) {
+    if (unit.plan.block_counter[b] >= 0 && members.size() == 1) {
       out.counter = static_cast<uint32_t>(unit.plan.block_counter[b]);
     }
     for (const Unit* member : members) add_partial_runs(*member, b, out);

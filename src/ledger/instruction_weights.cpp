@@ -113,6 +113,8 @@ void InstructionWeights::update() {
   if ((grows && left_to_callers_.any()) || stands_for_more()) begin_again();
   counters_.resize(cache_.counters_used(), 0);
   if (halves_.size() < cache_.units().size()) add_units();
+  const auto& late = cache_.late_counters();
+  for (; late_done_ < late.size(); ++late_done_) add_late(late[late_done_]);
   const auto& pairs = cache_.pair_order();
   for (; pairs_done_ < pairs.size(); ++pairs_done_) {
     const SiteState& site = cache_.sites()[pairs[pairs_done_].first];
@@ -145,7 +147,7 @@ bool InstructionWeights::stands_for_more() const {
 void InstructionWeights::begin_again() {
   halves_.clear();
   counters_.clear();
-  pairs_done_ = arrivals_done_ = link_pairs_done_ = 0;
+  pairs_done_ = arrivals_done_ = link_pairs_done_ = late_done_ = 0;
 }
 
 // Those whose entries stand for something come first, callees in front of their callers.
@@ -187,8 +189,7 @@ void InstructionWeights::add_unit(const Unit& unit) {
   }
   std::vector<uint64_t> steps(unit.procedure.edges.size(), 0);
   for (size_t e = 0; e < steps.size(); ++e) {
-    const cfg::Edge& edge = unit.procedure.edges[e];
-    if (edge.kind == cfg::EdgeKind::kLeave) steps[e] = of_entry(unit, edge.target);
+    steps[e] = step_of(unit, unit.procedure.edges[e]);
   }
   const Potentials potentials(unit, halves.size, steps, rest);
   const auto exit = static_cast<uint32_t>(unit.procedure.blocks.size());
@@ -201,16 +202,34 @@ void InstructionWeights::add_unit(const Unit& unit) {
   }
   for (uint32_t b = 0; b < exit; ++b) {
     const int32_t counter = unit.plan.block_counter[b];
-    if (counter != kNoCounter) counters_[static_cast<size_t>(counter)] = of_block(unit, b);
+    if (counter >= 0) counters_[static_cast<size_t>(counter)] = of_block(unit, b);
   }
   for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
     const int32_t counter = unit.plan.edge_counter[e];
-    if (counter == kNoCounter) continue;
-    const cfg::Edge& edge = unit.procedure.edges[e];
-    const uint32_t to = edge.to == cfg::kExitBlock ? exit : edge.to;
-    counters_[static_cast<size_t>(counter)] =
-        potentials.out(edge.from) - potentials.in(to) + steps[e];
+    if (counter < 0) continue;
+    counters_[static_cast<size_t>(counter)] = of_edge(unit, static_cast<uint32_t>(e));
   }
+}
+
+uint64_t InstructionWeights::of_edge(const Unit& unit, uint32_t index) const {
+  const Halves& halves = halves_[unit.id];
+  const cfg::Edge& edge = unit.procedure.edges[index];
+  const uint64_t in = edge.to == cfg::kExitBlock ? halves.in.back() : halves.in[edge.to];
+  return halves.out[edge.from] - in + step_of(unit, edge);
+}
+
+// Branches out of the unit stand for what they lead to.
+uint64_t InstructionWeights::step_of(const Unit& unit, const cfg::Edge& edge) const {
+  return edge.kind == cfg::EdgeKind::kLeave ? of_entry(unit, edge.target) : 0;
+}
+
+// Its unit is known.
+void InstructionWeights::add_late(const LateCounter& late) {
+  const Unit& unit = cache_.unit(late.unit);
+  const bool of_block = late.what == translate::EmitRequest::Counts::kBlock;
+  const int32_t counter = (of_block ? unit.plan.block_counter : unit.plan.edge_counter)[late.index];
+  counters_[static_cast<size_t>(counter)] =
+      of_block ? this->of_block(unit, late.index) : of_edge(unit, late.index);
 }
 
 // What one more run of a counted block stands for.
@@ -283,7 +302,7 @@ uint64_t InstructionWeights::of_booking(const BookingKey& key, int64_t times) co
       return unit.plan.block_counter[key.index] == kNoCounter ? 0 : n * of_block(unit, key.index);
     case BookingKind::kOvercounted: {
       const int32_t counter = unit.plan.edge_counter[key.index];
-      return counter == kNoCounter ? 0 : uint64_t{0} - n * counters_[static_cast<size_t>(counter)];
+      return counter < 0 ? 0 : uint64_t{0} - n * counters_[static_cast<size_t>(counter)];
     }
     case BookingKind::kUnexecuted:
       return uint64_t{0} - n;

@@ -65,6 +65,9 @@ class InstructionWeights {
   void begin_again();
   void add_units();
   void add_unit(const Unit& unit);
+  void add_late(const LateCounter& late);
+  uint64_t step_of(const Unit& unit, const cfg::Edge& edge) const;
+  uint64_t of_edge(const Unit& unit, uint32_t edge) const;
   uint64_t of_entry(const Unit& from, LinkAddr target) const;
   void take_from_callers();
   void add_flow_into(uint32_t counter, BlockRef to, bool counted_as_edge);
@@ -75,7 +78,7 @@ class InstructionWeights {
   LeftToCallers left_to_callers_;
   std::vector<Halves> halves_;  // by unit
   std::vector<uint64_t> counters_;
-  size_t pairs_done_ = 0, arrivals_done_ = 0, link_pairs_done_ = 0;
+  size_t pairs_done_ = 0, arrivals_done_ = 0, link_pairs_done_ = 0, late_done_ = 0;
 };
 
 }  // namespace tally::engine

@@ -60,6 +60,11 @@ uint64_t UnitFlows::handed_to(BlockRef block) const {
   return it == ledger_.handed_over().end() ? 0 : it->second.to;
 }
 
+uint64_t UnitFlows::planned(int32_t number) const {
+  CHECK(number != kNoCounter);
+  return number == translate::kUnnumbered ? 0 : counter(static_cast<uint32_t>(number));
+}
+
 void UnitFlows::make_graph_of(const Unit& unit, UnitEquations& equations) const {
   placement::Graph& graph = equations.graph;
   std::vector<std::optional<uint64_t>>& known = equations.measured.edges;
@@ -68,7 +73,7 @@ void UnitFlows::make_graph_of(const Unit& unit, UnitEquations& equations) const 
   for (size_t e = 0; e < unit.procedure.edges.size(); ++e) {
     if (graph.edges[e].role == placement::EdgeRole::kMeasured) known[e] = 0;
     if (unit.plan.edge_counter[e] == kNoCounter) continue;
-    known[e] = counter(static_cast<uint32_t>(unit.plan.edge_counter[e]));
+    known[e] = planned(unit.plan.edge_counter[e]);
     auto over = ledger_.overcounted().find({unit.id, static_cast<uint32_t>(e)});
     if (over != ledger_.overcounted().end()) *known[e] -= over->second;
   }
@@ -94,7 +99,7 @@ void UnitFlows::make_graph_of(const Unit& unit, UnitEquations& equations) const 
 
 // How often a block was entered that has a counter of its own.
 uint64_t UnitFlows::times_counted(const Unit& unit, uint32_t block) const {
-  uint64_t count = counter(static_cast<uint32_t>(unit.plan.block_counter[block]));
+  uint64_t count = planned(unit.plan.block_counter[block]);
   const auto uncounted = ledger_.uncounted().find({unit.id, block});
   if (uncounted != ledger_.uncounted().end()) count += uncounted->second;
   // Runs that began behind the counter.

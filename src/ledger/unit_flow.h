@@ -64,6 +64,8 @@ class UnitFlows {
     uint64_t count;
   };
   uint64_t counter(uint32_t index) const;
+  // Of a plan; nothing, if it is unnumbered.
+  uint64_t planned(int32_t counter) const;
   void flow_into(BlockRef to, uint64_t count, bool measured_elsewhere);
   void make_graph_of(const Unit& unit, UnitEquations& equations) const;
   uint64_t times_counted(const Unit& unit, uint32_t block) const;

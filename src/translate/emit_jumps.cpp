@@ -154,7 +154,7 @@ std::optional<UnitEmitter::CrossedEdge> UnitEmitter::crossed_by(uint32_t edge_in
 // The edge's counter, and what crossing it does to a loop's; from where on both are done.
 uint32_t UnitEmitter::emit_edge_probe(uint32_t edge_index) {
   const uint8_t live = procedure_.flags_live_into(procedure_.edges[edge_index]);
-  const int32_t counter = plan_.edge_counter[edge_index];
+  const int32_t counter = number_of_edge(edge_index);
   const uint32_t counted = counter == kNoCounter ? at() : emit_count(counter, live);
   const std::optional<CrossedEdge> crossed = crossed_by(edge_index);
   if (!crossed) return counted;

@@ -64,7 +64,7 @@ void UnitEmitter::emit_landing(BlockIndex b) {
   }
   code.landing_accept = at();
   if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
-  const int32_t counter = plan_.edge_counter[code.return_edge];
+  const int32_t counter = number_of_edge(code.return_edge);
   const auto live = static_cast<uint8_t>(block.flags_live_in | request_.flags_assumed_live);
   const uint32_t counted = emit_counter_and_rcx(
       *as_, counter == kNoCounter ? kCountNothing : static_cast<uint32_t>(counter), live);
@@ -88,7 +88,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
     as_->mov_gs32_imm(tcb::kWhere, request_.where);
   }
   if (request_.checked) emit_check(b, 0);
-  const int32_t counter = plan_.block_counter[b];
+  const int32_t counter = number_of_block(b);
   const Plan::Induction* induction = plan_.induction_of(b);
   uint8_t live = 0;
   code.probe_insn = counter == kNoCounter ? UINT32_MAX : counter_position(block, live);

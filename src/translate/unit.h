@@ -105,11 +105,13 @@
 namespace tally::translate {
 
 inline constexpr int32_t kNoCounter = -1;
+// Of one that gets its number when its code is made: until then it has counted nothing.
+inline constexpr int32_t kUnnumbered = -2;
 
 // Probes of a unit.  Further kinds (witnesses, register values) become further vectors here.
 struct Plan {
-  std::vector<int32_t> block_counter;  // by block; kNoCounter for none
-  std::vector<int32_t> edge_counter;   // by edge index; kNoCounter for none
+  std::vector<int32_t> block_counter;  // by block; kNoCounter for none, kUnnumbered
+  std::vector<int32_t> edge_counter;   // by edge index; the same
   struct Event {
     uint32_t insn = 0;  // index in Procedure::insns; the event happens in front of it
     uint32_t event = 0;
@@ -394,6 +396,9 @@ struct EmitRequest {
   std::function<bool(TargetAddr slot)> may_last;
   bool near_jumps = true;          // jumps inside the unit take two bytes where that suffices
   uint8_t flags_assumed_live = 0;  // flags that counters keep even where they are known to be dead
+  // Gives the counter of a block, or of an edge, its number, in the plan; only if some have none.
+  enum class Counts : uint8_t { kBlock, kEdge };
+  std::function<void(Counts what, uint32_t index)> give_number;
   uint32_t first_link = 0;  // global numbers of the unit's first link, site, syscall site and
   uint32_t first_site = 0;  // of the event raised at an unsupported instruction or trap
   uint32_t first_syscall = 0;

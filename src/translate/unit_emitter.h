@@ -139,6 +139,19 @@ class UnitEmitter {
   Field last_field() const { return {as_, as_->offset() - 4}; }
   uint64_t original(LinkAddr a) const { return a.value() + request_.bias; }
 
+  // Of a counter whose code is about to be made, its number, which it may get now.
+  int32_t number_of_block(BlockIndex b) const {
+    if (plan_.block_counter[b] == kUnnumbered) {
+      request_.give_number(EmitRequest::Counts::kBlock, b);
+    }
+    return plan_.block_counter[b];
+  }
+  int32_t number_of_edge(uint32_t edge) const {
+    if (plan_.edge_counter[edge] == kUnnumbered) {
+      request_.give_number(EmitRequest::Counts::kEdge, edge);
+    }
+    return plan_.edge_counter[edge];
+  }
   uint32_t emit_count(int32_t counter, uint8_t flags_live) {
     return to_unit_offset(emit_counter(*as_, static_cast<uint32_t>(counter),
                                        flags_live | request_.flags_assumed_live));

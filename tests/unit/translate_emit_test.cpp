@@ -193,6 +193,11 @@ Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& ra
       const bool inside = procedure.edges[e].to != cfg::kExitBlock;
       if (inside && random() % 4 == 0) plan.followed[e] = true;
     }
+    for (auto* counters : {&plan.block_counter, &plan.edge_counter}) {
+      for (int32_t& counter : *counters) {
+        if (!two && counter != kNoCounter && random() % 4 != 0) counter = kUnnumbered;
+      }
+    }
   }
   return plan;
 }
@@ -312,6 +317,13 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
   near_jumps_ = random_() % 4 != 0;
   request.near_jumps = near_jumps_;
   request.defer = is_in_steps(GetParam());
+  int32_t next_number = 1 << 20;
+  request.give_number = [&](EmitRequest::Counts what, uint32_t index) {
+    const bool of_block = what == EmitRequest::Counts::kBlock;
+    int32_t& counter = (of_block ? plan_.block_counter : plan_.edge_counter)[index];
+    ASSERT_EQ(counter, kUnnumbered) << "has a number already";
+    counter = next_number++;
+  };
   idle_edges_.clear();
   if (random_() % 4 != 0) {
     for (size_t e = 0; e < procedure.edges.size(); ++e) idle_edges_.push_back(random_() % 2);
@@ -341,6 +353,7 @@ void Units::emit_and_check(const cfg::Procedure& procedure, uint64_t bias) {
     if (HasFatalFailure()) return;
   }
   check_asks(request);
+  EXPECT_EQ(std::ranges::count(plan_.block_counter, kUnnumbered), 0);
   check_places();
   close_up(code_);
   check_copies();
@@ -845,6 +858,9 @@ TEST_P(Units, WithoutRoomHaveNoSize) {
   ASSERT_GT(procedure.blocks.size(), 10u);
   Plan plan = make_plan(procedure, GetParam(), random_);
   plan.in_body = static_cast<uint32_t>(plan.order.size());
+  for (auto* counters : {&plan.block_counter, &plan.edge_counter}) {
+    std::ranges::replace(*counters, kUnnumbered, kNoCounter);
+  }
   for (size_t room_bytes : {0u, 1u, 100u, 333u}) {
     std::vector<uint8_t> buffer(room_bytes + 1, 0xee);
     isa::Assembler as(buffer.data(), room_bytes, CacheAddr(0x10000000));
