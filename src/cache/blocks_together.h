@@ -4,10 +4,11 @@
 // program's, a third are.  To make all of them takes memory and time; to make each when control
 // gets there takes a request for each.
 //
-// Idea.  A branch is followed where it is not unlikely by the rules of thumb (placement/weights.cpp):
-// a way that they give less than 0.3 is not, but for ways out of loops, which are seldom only beside
-// the turns of the loop.  Neither are the targets of a jump through a table, most of which are never
-// jumped to.  What is reached from a block by edges that are followed is made with it:
+// Idea.  A branch is followed where it is not unlikely by the rules of thumb
+// (placement/weights.cpp): a way that they give less than 0.3 is not, but for ways out of loops,
+// which are seldom only beside the turns of the loop.  Neither are the targets of a jump through a
+// table, most of which are never jumped to.  What is reached from a block by edges that are
+// followed is made with it:
 //
 //     A: test; je D         D is unlikely (it calls, far away): A, B, C are made with the entry A,
 //     B: ...; jne C         and whoever comes to D first has D and E made.

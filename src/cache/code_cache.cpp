@@ -386,8 +386,8 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   EmitRequest request = emit_request(unit, procedure, area);
   request.defer = may_defer(unit) && (unit.confirmed || !unit.plan.followed.empty());
   if (defers_always_ && may_defer(unit)) {
-    leave_entry_alone_in_body(
-        procedure, unit.id % 2 == 0 ? LeftOut::kTogether : LeftOut::kInParts, unit.plan);
+    leave_entry_alone_in_body(procedure, unit.id % 2 == 0 ? LeftOut::kTogether : LeftOut::kInParts,
+                              unit.plan);
     unit.idle_edges.assign(procedure.edges.size(), 1);
     request.defer = true;
   }
@@ -405,7 +405,8 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
-  if (unit.weighed && !unit.plan.order.empty()) stats_.apart += unit.plan.order.size() - unit.plan.in_body;
+  if (unit.weighed && !unit.plan.order.empty())
+    stats_.apart += unit.plan.order.size() - unit.plan.in_body;
   if (!unit.code.is_whole) stats_.deferred += unit.plan.order.size() - unit.plan.in_body;
   take_asks(unit.code, area);
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it

@@ -8,8 +8,8 @@
 // if earlier runs have left weights of it, or this run some milliseconds' counts (renew.cpp), and
 // those that are likely to run otherwise (blocks_together.h).  Its graph and its counters are those
 // of the whole procedure, so nothing that counts knows the difference: what has no code was not
-// executed, and its counters are zero.  The first thread that comes to such a block waits at a stub,
-// and the block is made, with those that are likely to run if it does.
+// executed, and its counters are zero.  The first thread that comes to such a block waits at a
+// stub, and the block is made, with those that are likely to run if it does.
 //
 //     body:  A: ...; jz C'      C':  ask for block C      becomes   A: ...; jz C
 //            B: ...; ret
@@ -137,8 +137,8 @@ void CodeCache::end_waits(Unit& unit) {
   };
   for (UnitCode::Wait& wait : code.waits) {
     if (wait.is_over) continue;
-    wait.is_over = wait.is_edge() ? wait.edge_stub != UnitCode::Wait::kNone
-                                  : code.blocks[wait.block].exists();
+    wait.is_over =
+        wait.is_edge() ? wait.edge_stub != UnitCode::Wait::kNone : code.blocks[wait.block].exists();
     if (wait.is_over && !wait.is_ask) put_jmp(wait.address + 1, made(wait));
   }
   std::erase_if(code.wait_fields, [&](const UnitCode::WaitField& one) {

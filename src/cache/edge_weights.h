@@ -26,7 +26,7 @@
 //
 // What never ran may yet do so with other input.  A procedure is confirmed when a run that was told
 // its weights has run it, and no edge that had never run before.  Only of those is left out what
-// never ran (defer.cpp).  The file is written for that, too, if a sixteenth of all procedures that
+// never ran where that has to be made all at once, should it be wanted (defer.cpp).  The file is written for that, too, if a sixteenth of all procedures that
 // have run are confirmed now that were not, or the reverse.
 #pragma once
 

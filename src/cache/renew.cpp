@@ -21,10 +21,9 @@ using namespace translate;
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
   const bool is_first = !unit.weighed && !unit.renews;
-  return !unit.dead && (is_first || has_former_returns(unit)) &&
-         !unit.replaceable && !unit.open_calls && !unit.checked && !unit.left_to_callers() &&
-         !unit.module->gone && !unit.module->from_memory && !unit.module->generated &&
-         unit.plan.events.empty();
+  return !unit.dead && (is_first || has_former_returns(unit)) && !unit.replaceable &&
+         !unit.open_calls && !unit.checked && !unit.left_to_callers() && !unit.module->gone &&
+         !unit.module->from_memory && !unit.module->generated && unit.plan.events.empty();
 }
 
 std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
@@ -73,8 +72,8 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    MeasuredWeights measured{{}, renewal.steps, optimizations_.has(Optimization::kOrder), false,
-                             may_defer(*unit)};
+    MeasuredWeights measured{
+        {}, renewal.steps, optimizations_.has(Optimization::kOrder), false, may_defer(*unit)};
     if (may_induce(*unit)) {
       measured.is_inductive = inductive_blocks(*procedure, unit->insn_sizes, view);
     }

@@ -30,7 +30,7 @@ struct RunOptions {
   Optimizations optimizations;
   bool stress_renewal = false;  // procedures are translated again whenever that can be done
   bool stress_index = false;    // jumps through tables go by the program's index from the first on
-  bool stress_defer = false;    // of each procedure all but the first block is left out at first
+  bool stress_defer = false;    // all but the first block of each procedure is left out at first
   // Ends the program by SIGKILL after so many instructions of translated code, or of what leads to
   // it and waits for it, unless a thread, a process or a signal comes first; 0: never.
   uint64_t stress_end_steps = 0;

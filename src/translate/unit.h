@@ -105,7 +105,7 @@
 namespace tally::translate {
 
 inline constexpr int32_t kNoCounter = -1;
-// Of one that gets its number when its code is made: until then it has counted nothing.
+// Of one that gets its number when its code is made: until then it has not counted anything.
 inline constexpr int32_t kUnnumbered = -2;
 
 // Probes of a unit.  Further kinds (witnesses, register values) become further vectors here.
@@ -296,12 +296,12 @@ struct UnitCode {
     uint32_t edge = kNone;       // ... or for the stub of this edge, which is counted, ...
     uint32_t edge_stub = kNone;  // ... and which is here once it has been made
     bool is_ask = false;
-    bool is_over = false;        // what it stands for has been made
+    bool is_over = false;  // what it stands for has been made
     bool is_edge() const { return edge != kNone; }
   };
-  std::vector<Wait> waits;  // if blocks have been left out
+  std::vector<Wait> waits;        // if blocks have been left out
   std::vector<uint32_t> wait_of;  // by block, while some are: its wait; Wait::kNone
-  struct WaitField {        // a 32-bit distance that leads to an ask
+  struct WaitField {              // a 32-bit distance that leads to an ask
     CacheAddr field;
     uint32_t wait = 0;
   };
@@ -430,10 +430,10 @@ struct EmitRequest {
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request);
 
 // Emits some of the blocks that were left out, of which the procedure must have the instructions,
-// and the stubs of edges that wait and lead to blocks that have code by then.  What calls among them
-// come back to must be among them, or have code.  `cold` must be in the area of the unit's cold
-// part, behind all of the unit, and have room for late_bound_bytes.  What waits for them is the
-// caller's to lead there.
+// and the stubs of edges that wait and lead to blocks that have code by then.  What calls among
+// them come back to must be among them, or have code.  `cold` must be in the area of the unit's
+// cold part, behind all of the unit, and have room for late_bound_bytes.  What waits for them is
+// the caller's to lead there.
 void emit_late(isa::Assembler& cold, const EmitRequest& request, std::span<const uint32_t> blocks,
                UnitCode& code);
 

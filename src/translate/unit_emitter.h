@@ -163,9 +163,7 @@ class UnitEmitter {
   BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
   // Whether control can fall into another block from the one that is being emitted.
   bool falls_into(BlockIndex to) const { return next_ == to && !behind_a_call(to); }
-  bool behind_a_call(BlockIndex b) const {
-    return code_.blocks[b].return_edge != BlockCode::kNone;
-  }
+  bool behind_a_call(BlockIndex b) const { return code_.blocks[b].return_edge != BlockCode::kNone; }
 
   void emit_landing(BlockIndex b);
 
@@ -345,12 +343,12 @@ class UnitEmitter {
   UnitCode code_;
   uint32_t hot_base_ = 0;
   uint32_t cold_base_ = 0;
-  BlockIndex block_ = 0;  // being emitted
+  BlockIndex block_ = 0;               // being emitted
   BlockIndex next_ = cfg::kExitBlock;  // that will lie behind it
   Jump jump_;                          // of its end
   std::vector<uint32_t> place_;        // emit: by block, in the order
   bool is_late_ = false;
-  std::span<const BlockIndex> late_;   // emit_late: what is to be emitted
+  std::span<const BlockIndex> late_;  // emit_late: what is to be emitted
   std::vector<BlockIndex> far_, too_far_;
   std::vector<NearFixup> near_fixups_;
   std::vector<Fixup> fixups_;

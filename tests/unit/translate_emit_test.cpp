@@ -166,7 +166,9 @@ TEST(Gateway, WithoutRoomItSaysSo) {
 // last two made in two steps, and in many.
 enum class Counters { kNone, kAll, kSome, kSomeInAnyOrder, kSomeInTwoSteps, kSomeInManySteps };
 
-bool is_in_steps(Counters which) { return which >= Counters::kSomeInTwoSteps; }
+bool is_in_steps(Counters which) {
+  return which >= Counters::kSomeInTwoSteps;
+}
 
 Plan make_plan(const cfg::Procedure& procedure, Counters which, std::mt19937& random) {
   Plan plan;
