@@ -25,9 +25,10 @@
 // of a run less than a sixteenth as large, or none.
 //
 // What never ran may yet do so with other input.  A procedure is confirmed when a run that was told
-// its weights has run it, and no edge that had never run before.  Only of those is left out what
-// never ran where that has to be made all at once, should it be wanted (defer.cpp).  The file is written for that, too, if a sixteenth of all procedures that
-// have run are confirmed now that were not, or the reverse.
+// its weights has run it, and no edge that had never run before.  Where what is left out has to be
+// made all at once, should it be wanted, it is left out of such procedures only (defer.cpp).  The
+// file is written for that, too, if a sixteenth of all procedures that have run are confirmed now
+// that were not, or the reverse.
 #pragma once
 
 #include <cstdint>
