@@ -405,9 +405,10 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
-  if (unit.weighed && !unit.plan.order.empty())
-    stats_.apart += unit.plan.order.size() - unit.plan.in_body;
-  if (!unit.code.is_whole) stats_.deferred += unit.plan.order.size() - unit.plan.in_body;
+  const uint64_t behind_body =
+      unit.plan.order.empty() ? 0 : unit.plan.order.size() - unit.plan.in_body;
+  if (unit.weighed) stats_.apart += behind_body;
+  if (!unit.code.is_whole) stats_.deferred += behind_body;
   take_asks(unit.code, area);
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
   std::vector<uint8_t>().swap(unit.idle_edges);

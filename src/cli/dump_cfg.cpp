@@ -1,10 +1,10 @@
 // See dump_cfg.h.
 #include "cli/dump_cfg.h"
 
-#include <cstring>
 #include <set>
 
 #include "cfg/procedure.h"
+#include "cfg/view.h"
 #include "cli/dump_profile.h"
 #include "elf/image.h"
 #include "report/output.h"
@@ -17,18 +17,6 @@ struct Options {
   std::string function;
   std::string format = "text";
 };
-
-cfg::CodeView view_of(const std::shared_ptr<elf::Image>& image) {
-  cfg::CodeView view;
-  view.code_at = [image](LinkAddr a) { return image->bytes_at(a); };
-  view.read_data = [image](LinkAddr a, void* data, size_t size_bytes) {
-    const auto bytes = image->bytes_at(a);
-    if (bytes.size() < size_bytes) return false;
-    std::memcpy(data, bytes.data(), size_bytes);
-    return true;
-  };
-  return view;
-}
 
 // All procedures the file itself speaks of: .eh_frame, symbols, the entry.
 std::vector<LinkRange> ranges_of(const elf::Image& image) {
@@ -78,7 +66,7 @@ Status run(const Options& options) {
     TRY_ASSIGN(const LinkRange range, find_function(*image, options.function));
     ranges.push_back(range);
   }
-  const cfg::CodeView view = view_of(image);
+  const cfg::CodeView view = cfg::view_of(image);
   cfg::Discoverer discoverer(view);
   return write_to_stdout([&](report::Output& output) -> Status {
     for (const LinkRange& range : ranges) {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <vector>
 
 #include "cache/likelihood.h"
 #include "cache/plan.h"
+#include "cfg/view.h"
 #include "elf/image.h"
 #include "hand_assembled.h"
 
@@ -84,14 +84,7 @@ TEST(BlocksOfLibc, AreMadeInParts) {
   auto opened = elf::Image::open("/lib/x86_64-linux-gnu/libc.so.6");
   ASSERT_TRUE(opened) << opened.error().message;
   const std::shared_ptr<elf::Image> image = *opened;
-  cfg::CodeView view;
-  view.code_at = [&](LinkAddr at) { return image->bytes_at(at); };
-  view.read_data = [&](LinkAddr at, void* out, size_t size_bytes) {
-    const auto bytes = image->bytes_at(at);
-    if (bytes.size() < size_bytes) return false;
-    std::memcpy(out, bytes.data(), size_bytes);
-    return true;
-  };
+  const cfg::CodeView view = cfg::view_of(image);
   cfg::Discoverer discoverer(view);
   std::mt19937 random(2026);
   size_t left_out = 0, blocks = 0, tables = 0;

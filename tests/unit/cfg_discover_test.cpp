@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cfg/procedure.h"
+#include "cfg/view.h"
 #include "elf/image.h"
 
 namespace tally::cfg {
@@ -583,14 +584,7 @@ TEST(Discover, RealCodeIsFoundTheSameTwice) {
   auto opened = elf::Image::open("/lib/x86_64-linux-gnu/libc.so.6");
   ASSERT_TRUE(opened) << opened.error().message;
   const std::shared_ptr<elf::Image> image = *opened;
-  CodeView view;
-  view.code_at = [&](LinkAddr a) { return image->bytes_at(a); };
-  view.read_data = [&](LinkAddr a, void* out, size_t size_bytes) {
-    const auto bytes = image->bytes_at(a);
-    if (bytes.size() < size_bytes) return false;
-    std::memcpy(out, bytes.data(), size_bytes);
-    return true;
-  };
+  const CodeView view = view_of(image);
   Discoverer first(view);
   const auto& ranges = image->unwind_ranges();
   ASSERT_GT(ranges.size(), 1000u);

@@ -2,7 +2,6 @@
 // is left of them.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -11,6 +10,7 @@
 #include "cache/events.h"
 #include "cache/found_procedures.h"
 #include "cache/plan.h"
+#include "cfg/view.h"
 
 namespace tally::engine {
 
@@ -26,13 +26,7 @@ class Examples {
     auto opened = elf::Image::open(path);
     CHECK(opened.ok()) << path;
     image_ = *opened;
-    view_.code_at = [this](LinkAddr a) { return image_->bytes_at(a); };
-    view_.read_data = [this](LinkAddr a, void* data, size_t size_bytes) {
-      const auto bytes = image_->bytes_at(a);
-      if (bytes.size() < size_bytes) return false;
-      std::memcpy(data, bytes.data(), size_bytes);
-      return true;
-    };
+    view_ = cfg::view_of(image_);
   }
   const elf::Image& image() const { return *image_; }
   const cfg::CodeView& view() const { return view_; }

@@ -13,6 +13,7 @@
 #include "cache/blocks_together.h"
 #include "cache/plan.h"
 #include "cfg/procedure.h"
+#include "cfg/view.h"
 #include "elf/image.h"
 #include "isa/insn.h"
 #include "translate/layout.h"
@@ -236,13 +237,7 @@ class Units : public testing::TestWithParam<Counters> {
     auto opened = elf::Image::open("/lib/x86_64-linux-gnu/libc.so.6");
     ASSERT_TRUE(opened) << opened.error().message;
     image_ = *opened;
-    view_.code_at = [this](LinkAddr a) { return image_->bytes_at(a); };
-    view_.read_data = [this](LinkAddr a, void* out, size_t size_bytes) {
-      const auto bytes = image_->bytes_at(a);
-      if (bytes.size() < size_bytes) return false;
-      std::memcpy(out, bytes.data(), size_bytes);
-      return true;
-    };
+    view_ = cfg::view_of(image_);
   }
 
   // Emits `procedure` for a module at `bias` and checks all that can be seen without running it.
