@@ -223,8 +223,8 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
   if (unit->replaceable) {
     keep_source(*unit, module.view);
     const LinkAddr begin = unit->procedure.range.begin + unit->source_offset;
-    TRY(modules_.check_generated_collision(
-        {module.to_target(begin), module.to_target(begin + unit->source.size())}));
+    modules_.expect_translation(
+        {module.to_target(begin), module.to_target(begin + unit->source.size())});
   }
   number_probes(*unit, *known);
   unit->weighed = known->weighed;

@@ -172,7 +172,12 @@ class CodeCache : public Translated {
 
   // How addresses are told apart; must be set before anything is translated.
   void set_compare(translate::Compare compare) { compare_ = compare; }
-  translate::Compare compare() const { return compare_; }
+  // From now on indirect branches and returns look at whole addresses (compare_whole.cpp).
+  void compare_whole();
+  bool came_to_compare_whole() const { return came_to_compare_whole_; }
+  translate::Compare compare() const {
+    return came_to_compare_whole_ ? translate::Compare::kAll64 : compare_;
+  }
 
   // `hint`: whether this may be changed later on.
   void set_returns(translate::Returns form, ReturnsHint hint) {
@@ -454,6 +459,7 @@ class CodeCache : public Translated {
   void allow_for_entry_at(BlockRef ref);
   void keep_flags(uint32_t site_id);
   void compare_always(uint32_t site_id);
+  void compare_whole_at(uint32_t site_id);
   // Whether what is known ahead may be joined: not to where a pointer does not lead for good yet.
   bool may_join(const SiteState& state, TargetAddr target);
   // Units of the module whose range meets [begin, end).
@@ -602,7 +608,8 @@ class CodeCache : public Translated {
   std::vector<const Module*> recalled_;              // by its modules: those that have been made
   std::vector<uint32_t> fresh_;                      // units made since the last `translate_ahead`
   CacheJournal* kept_ = nullptr;
-  translate::Compare compare_ = translate::Compare::kAll64;
+  translate::Compare compare_ = translate::Compare::kAll64;  // at the start; units go by it
+  bool came_to_compare_whole_ = false;
   translate::Returns returns_form_ = translate::Returns::kPaired;
   ReturnsHint returns_hint_ = ReturnsHint::kFixed;
   uint64_t code_bytes_ = 0;

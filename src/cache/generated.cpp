@@ -11,7 +11,7 @@ namespace tally::engine {
 Status GeneratedCode::mapped(TargetRange range, uint64_t protection, uint64_t flags) {
   unmapped(range);
   if ((protection & PROT_EXEC) == 0) return Ok{};
-  TRY(modules_.check_executable_collision(range));
+  modules_.expect_code(range);
   const bool shared = (flags & MAP_TYPE) != MAP_PRIVATE;
   if (flags & MAP_ANONYMOUS) {
     modules_.add_generated(range, (protection & PROT_WRITE) != 0, shared);
@@ -51,7 +51,7 @@ Status GeneratedCode::moved(TargetRange from, TargetRange to) {
     // Memory at the end of a range that grows has the protection of the rest.
     const TargetAddr new_end = part.end == from.end ? to.end : std::min(to.begin + end, to.end);
     if (to.begin + begin < new_end) {
-      TRY(modules_.check_executable_collision({to.begin + begin, new_end}));
+      modules_.expect_code({to.begin + begin, new_end});
       modules_.add_generated({to.begin + begin, new_end}, writable, shared);
     }
   }
@@ -66,7 +66,7 @@ Status GeneratedCode::protection_changed(TargetRange range, uint64_t protection)
 
 Status GeneratedCode::made_executable(TargetRange range, uint64_t protection) {
   const bool writable = (protection & PROT_WRITE) != 0;
-  TRY(modules_.check_executable_collision(range));
+  modules_.expect_code(range);
   if (!modules_.covers(range)) TRY(modules_.refresh(range));
   for (Module* module : modules_.meeting(range)) {
     const TargetRange part = intersection(range, module->mapped);

@@ -21,7 +21,7 @@ void Landings::begin(uint8_t* tables, translate::Returns form, CacheAddr none,
 }
 
 bool Landings::is_numbered(uint64_t original) const {
-  if (refused_) return false;
+  if (numbers_no_more_) return false;
   return numbered_ == Numbered::kAll || pages_.find(numbers_page(original)) != nullptr;
 }
 
@@ -33,7 +33,7 @@ bool Landings::number(uint64_t original, CacheAddr code) {
 }
 
 void Landings::number_page(uint64_t original) {
-  if (refused_ || is_numbered(original)) return;
+  if (numbers_no_more_ || is_numbered(original)) return;
   const uint32_t page = numbers_page(original);
   pages_.set(page, true);
   std::vector<std::pair<uint64_t, CacheAddr>> there;
@@ -95,9 +95,20 @@ void Landings::release() {
   hashed_.release();
 }
 
+void Landings::number_no_more() {
+  numbers_no_more_ = true;
+  std::vector<uint64_t> numbered;
+  numbers_.for_each([&](uint64_t original, CacheAddr code) {
+    hashed_.add(original, code, Moves::kAlone);
+    numbered.push_back(original);
+  });
+  for (const uint64_t original : numbered) numbers_.remove(original);
+}
+
 void Landings::write(const LandingNumbers::Write& write) {
-  if (refused_ || numbers_.write(write)) return;
-  refused_ = true;
+  if (numbers_no_more_ || numbers_.write(write)) return;
+  // Some are there, and lead where they should.
+  refused_ = numbers_no_more_ = true;
   numbers_.for_each(
       [&](uint64_t original, CacheAddr code) { hashed_.add(original, code, Moves::kAlone); });
 }

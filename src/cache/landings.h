@@ -63,6 +63,8 @@ class Landings {
   // All returns ask from now on, until `release`.
   void hold();
   void release();
+  // All are looked up from now on, by their whole addresses.
+  void number_no_more();
   bool has(uint64_t original) const { return numbers_.has(original) || hashed_.has(original); }
 
   // Writes the numbers that have been given since the last time.
@@ -89,6 +91,7 @@ class Landings {
   translate::Compare compare_ = translate::Compare::kAll64;
   Numbered numbered_ = Numbered::kWhereMany;
   bool refused_ = false;
+  bool numbers_no_more_ = false;
   FlatMap<bool> pages_;  // that are numbered, by the low 32 bits
 };
 

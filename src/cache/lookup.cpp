@@ -321,7 +321,7 @@ Pair& CodeCache::add_pair(SiteState& state, TargetAddr target, BlockRef to, MayB
       return emit_unspilled_stub(as, target.value(), counter, flags_at(to), entry, next, *jump, at,
                                  ends);
     }
-    return emit_stub(as, target.value(), counter, flags_at(to), entry, next, compare_, at, ends);
+    return emit_stub(as, target.value(), counter, flags_at(to), entry, next, compare(), at, ends);
   };
   // Where an index leads there, another stub is in front.
   std::optional<Stub> in_front;
@@ -361,6 +361,7 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
     if (!pair.cut && pair.target == target) return pair.stub.accept;
   }
   if (!may_join(state, target)) compare_always(site_id);
+  if (came_to_compare_whole_ && state.site.unspilled) keep_flags(site_id);
   const Pair& pair = add_pair(state, target, ref, may);
   const CacheAddr accept = pair.stub.accept;
   const ChainEntry entry{target.value(), pair.stub.entry, pair.stub.mismatch_field};

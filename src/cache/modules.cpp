@@ -117,7 +117,7 @@ Status ModuleMap::refresh(TargetRange executable_now) {
     if (executable.empty()) executable = intersection(m.range, executable_now);
     if (executable.empty()) continue;
     if (m.shared && m.path.starts_with("/memfd:tally")) continue;
-    if (m.path == "[stack]") TRY(expect_code_on_stack(m.range));
+    if (m.path == "[stack]") expect_code_on_stack(m.range);
     if ((is_special(m.path) && m.path != "[vdso]") || m.shared) {
       add_generated(executable, m.writable || m.shared, m.shared);
       continue;
@@ -183,7 +183,7 @@ Status ModuleMap::add(const tracee::Mapping& mapping, const std::vector<tracee::
       module->executable.add(m.range);
     }
   }
-  TRY(check_file_collision(*module));
+  expect_file(*module);
   prepare_view(*module);
   if (mapping.writable) {
     module->writable.add(executable);
@@ -252,7 +252,6 @@ void ModuleMap::inherit(const ModuleMap& parent, Region& region) {
     }
     modules_.push_back(std::move(module));
   }
-  collisions_forbidden_ = parent.collisions_forbidden_;
   stack_room_ = parent.stack_room_;
 }
 

@@ -6,6 +6,7 @@
 // its memory each time it is translated; see generated.h for what happens when it changes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -100,17 +101,18 @@ class ModuleMap {
   std::vector<Module*> meeting(TargetRange range);
   // Bytes of code read for the last translation are read again.
   void drop_snapshot();
-  // Errors: code about to be translated is like other code in the low 32 bits of its address.
-  Status check_generated_collision(TargetRange range);
-  // ... and for memory that is about to be executable: an indirect branch that has met code alike
-  // to it would go there instead, and nobody would be asked.
-  Status check_executable_collision(TargetRange range) const;
+  // Code is about to be translated.
+  void expect_translation(TargetRange range);
+  // Memory is about to be executable: an indirect branch that has met code alike to it in the low
+  // 32 bits of its address would go there instead, and nobody would be asked.
+  void expect_code(TargetRange range);
 
   // True when code of two modules may be alike in the low 32 bits of its addresses; the libraries
   // still to come are expected within `below_bytes` below the loader.
   bool low_halves_may_collide(uint64_t below_bytes) const;
-  // From now on a new module that collides is an error.
-  void forbid_collisions() { collisions_forbidden_ = true; }
+  // Code that would be alike to other code is kept from coming about where the program has left
+  // the place to the kernel.  Where it has not, `allow` is called before it can run, once.
+  void keep_apart(std::function<void()> allow) { allow_alike_ = std::move(allow); }
 
   // Whether a range lies as near to a file's code as rel32 branches reach, or twice that.
   bool is_near_code(TargetRange range) const;
@@ -139,8 +141,10 @@ class ModuleMap {
              TargetRange executable);
   Module& generated_at(TargetRange range);
   bool grow_stack(TargetAddr address);
-  Status expect_code_on_stack(TargetRange stack);
-  Status check_file_collision(const Module& module) const;
+  void expect_code_on_stack(TargetRange stack);
+  void expect_file(const Module& module);
+  bool keeps_apart() const { return allow_alike_ != nullptr; }
+  void allow_alike();
   bool alike_to_code(TargetRange range) const;
   std::span<const uint8_t> snapshot(TargetAddr address, TargetAddr end);
   void prepare_view(Module& module) const;
@@ -154,8 +158,8 @@ class ModuleMap {
   Module* last_ = nullptr;
   std::optional<std::string> root_;
   RangeSet changed_;
-  bool collisions_forbidden_ = false;
-  TargetRange stack_room_;  // of a stack that is executable: what it may grow to
+  std::function<void()> allow_alike_;  // nullptr: code may be alike
+  TargetRange stack_room_;             // of a stack that is executable: what it may grow to
   struct Snapshot {
     TargetAddr begin;
     std::vector<uint8_t> bytes;

@@ -5,14 +5,18 @@
 // whatever becomes executable is looked at before it is, since a branch that has met code alike to
 // it would not ask.
 //
-//     0x55d4'1c00'3000  program            0x7f31'1c00'0000  a library: refused, or moved away
+//     0x55d4'1c00'3000  program            0x7f31'1c00'0000  a library: moved away, or allowed
 //            ^^^^^^^^^                            ^^^^^^^^^
+//
+// What the program wants at an address of its own stays there, and from then on all branches look
+// at whole addresses (compare_whole.cpp).
 //
 // An executable stack grows by itself, without a call that could be looked at: all the room that
 // its limit gives it counts as code from the beginning.
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cache/modules.h"
 
@@ -33,20 +37,13 @@ TargetRange page_at(uint64_t address) {
   return {TargetAddr(address), TargetAddr(address + kPageBytes)};
 }
 
-// Where the program itself chooses both places, another run has them, too.
-constexpr const char* kWhatToDo =
-    "run it again, or with --no-opt=low32, which compares whole addresses";
-
-Status executable_collision(TargetRange range, TargetRange other) {
-  return make_error(
-      "the program makes memory at {:#x} executable, where addresses are alike in their low 32 "
-      "bits to those of code at {:#x}; {}",
-      range.begin.value(), other.begin.value(), kWhatToDo);
-}
-
 }  // namespace
 
-Status ModuleMap::expect_code_on_stack(TargetRange stack) {
+void ModuleMap::allow_alike() {
+  std::exchange(allow_alike_, nullptr)();
+}
+
+void ModuleMap::expect_code_on_stack(TargetRange stack) {
   // Without a limit it may grow down to whatever is next; more than this nobody has been seen to
   // use for code.
   constexpr uint64_t kRoomMaxBytes = 64ull << 20;
@@ -55,30 +52,20 @@ Status ModuleMap::expect_code_on_stack(TargetRange stack) {
   const uint64_t room_bytes =
       std::max<uint64_t>(stack.size_bytes(), std::min<uint64_t>(limit.rlim_cur, kRoomMaxBytes));
   const TargetRange room{stack.end - std::min(room_bytes, stack.end.value()), stack.end};
-  if (stack_room_.contains(room.begin) && stack_room_.end == room.end) return Ok{};
-  TRY(check_executable_collision(room));
+  if (stack_room_.contains(room.begin) && stack_room_.end == room.end) return;
+  expect_code(room);
   stack_room_ = room;
-  return Ok{};
 }
 
-Status ModuleMap::check_file_collision(const Module& module) const {
-  if (!collisions_forbidden_) return Ok{};
-  for (const auto& other : modules_) {
-    if (!other->gone && !other->generated && alike(module.mapped, other->mapped)) {
-      return make_error(
-          "{} and {} were mapped at addresses that are alike in their low 32 bits; {}", module.path,
-          other->path, kWhatToDo);
-    }
-  }
-  for (const auto& [half, page] : translated_pages_) {
-    if (alike(module.mapped, page_at(page))) {
-      return make_error(
-          "{} was mapped where its addresses are alike in their low 32 bits to those of code "
-          "made at {:#x}; {}",
-          module.path, page, kWhatToDo);
-    }
-  }
-  return Ok{};
+void ModuleMap::expect_file(const Module& module) {
+  if (!keeps_apart()) return;
+  const bool meets_file = std::ranges::any_of(modules_, [&](const auto& other) {
+    return !other->gone && !other->generated && alike(module.mapped, other->mapped);
+  });
+  const bool meets_made = std::ranges::any_of(translated_pages_, [&](const auto& page) {
+    return alike(module.mapped, page_at(page.second));
+  });
+  if (meets_file || meets_made) allow_alike();
 }
 
 bool ModuleMap::low_halves_may_collide(uint64_t below_bytes) const {
@@ -123,7 +110,7 @@ bool ModuleMap::is_near_code(TargetRange range) const {
 }
 
 std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
-  if (!collisions_forbidden_ || !alike_to_code(range)) return std::nullopt;
+  if (!keeps_apart() || !alike_to_code(range)) return std::nullopt;
   const auto mappings = process_.mappings();
   if (!mappings) return std::nullopt;
   const auto will_do = [&](TargetRange there) {
@@ -147,36 +134,29 @@ std::optional<TargetAddr> ModuleMap::apart_from_code(TargetRange range) const {
   }
 }
 
-Status ModuleMap::check_executable_collision(TargetRange range) const {
-  if (!collisions_forbidden_) return Ok{};
-  for (const auto& module : modules_) {
-    if (module->gone) continue;
-    for (const TargetRange& other : module->executable) {
-      if (alike(range, other)) return executable_collision(range, other);
-    }
-  }
-  if (alike(range, stack_room_)) return executable_collision(range, stack_room_);
-  return Ok{};
+void ModuleMap::expect_code(TargetRange range) {
+  constexpr uint64_t kAlikeBytes = 4ull << 30;  // apart from one another
+  if (!keeps_apart()) return;
+  const bool meets = std::ranges::any_of(modules_, [&](const auto& module) {
+    return !module->gone && std::ranges::any_of(module->executable, [&](const TargetRange& other) {
+      return alike(range, other);
+    });
+  });
+  if (meets || alike(range, stack_room_) || range.size_bytes() > kAlikeBytes) allow_alike();
 }
 
-Status ModuleMap::check_generated_collision(TargetRange range) {
-  if (!collisions_forbidden_) return Ok{};
+void ModuleMap::expect_translation(TargetRange range) {
   for (uint64_t page = range.begin.value() & kPageMask; page < range.end.value();
        page += kPageBytes) {
+    if (!keeps_apart()) return;
     auto [it, fresh] = translated_pages_.try_emplace(static_cast<uint32_t>(page), page);
     bool meets = it->second != page;
     for (const auto& other : modules_) {
       if (!fresh || other->gone || other->generated) continue;
       for (const TargetRange& code : other->executable) meets |= alike(page_at(page), code);
     }
-    if (meets) {
-      return make_error(
-          "the program made code at {:#x}, where addresses are alike in their low 32 bits to those "
-          "of other code; {}",
-          page, kWhatToDo);
-    }
+    if (meets) allow_alike();
   }
-  return Ok{};
 }
 
 }  // namespace tally::engine

@@ -1,5 +1,5 @@
-// See recall.h.  The file: magic, version, six counted lists, returns, and a digest of all before
-// it.
+// See recall.h.  The file: magic, version, six counted lists, returns, whether code was alike, and
+// a digest of all before it.
 #include "cache/recall.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMagic = 0x6c6c61636572'5954;  // "TYrecall"
 // Another number whenever discovery or the file changes so that old guesses are worth nothing.
-constexpr uint32_t kVersion = 5;
+constexpr uint32_t kVersion = 6;
 constexpr uint8_t kConfirmed = 0x80;  // beside at most 64 bits
 constexpr const char* kSuffix = ".recall";
 constexpr const char* kProceduresSuffix = ".found";
@@ -164,6 +164,7 @@ std::vector<uint8_t> encode_recollection(const Recollection& recollection) {
   put_steps(out, recollection.steps);
   put(out, recollection.returns.calls);
   put(out, recollection.returns.millibits);
+  put(out, static_cast<uint8_t>(recollection.alike));
   put(out, digest_of(out));
   return out;
 }
@@ -185,6 +186,7 @@ Result<Recollection> decode_recollection(std::span<const uint8_t> bytes) {
   result.steps = read_steps(reader);
   result.returns.calls = reader.u64();
   result.returns.millibits = reader.u32();
+  result.alike = reader.u8() != 0;
   if (!reader.ok() || !reader.at_end() || !is_sound(result)) return make_error("damaged");
   return result;
 }

@@ -9,8 +9,8 @@
 // which targets indirect branches had, the most frequent last.  The next run translates a module's
 // part of it with the first request for code of that module, and makes the pairs as soon as both
 // sides are there; so the most frequent target comes first in its chain.  How heavy the edges were
-// tells it where counters cost least (edge_weights.h), and how returns are best made
-// (return_targets.h).
+// tells it where counters cost least (edge_weights.h), how returns are best made
+// (return_targets.h), and whether low halves of addresses tell code apart (compare_whole.cpp).
 //
 //     run 1:  f?  g?  h?  f->h?  ...  6,500 requests           recall/<build-id>, 90 KB
 //     run 2:  _start? (and all else with it)  ...  some hundred requests
@@ -77,6 +77,7 @@ struct Recollection {
   std::vector<Weighed> weighed;
   std::vector<uint8_t> steps;
   Returns returns;
+  bool alike = false;  // code came that is alike to other code (compare_whole.cpp)
   // More are not kept; the largest program of bench/programs.py has a quarter of this.
   static constexpr size_t kStepsMax = 4 << 20;
 };

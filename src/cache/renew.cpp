@@ -193,7 +193,7 @@ void CodeCache::release() {
     }
     if (is_erased(held.field) || branch_target(held.field) != held.miss_stub) continue;
     const SiteState& state = sites_[held.site];
-    if (held.erased) {
+    if (held.erased && state.buckets != nullptr) {
       erase_jmp(held.field);
     } else if (state.buckets != nullptr) {
       set_branch(held.field, held.led_to);

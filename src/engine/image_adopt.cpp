@@ -39,6 +39,7 @@ Status ImageRun::adopt(ImageRun& parent, pid_t maker) {
   service_.inherit_limit(parent.service_.limit_added_bytes());
   service_.pretend_dumpable(parent.service_.pretended_dumpable());
   cache_.set_compare(parent.cache_.compare());
+  if (cache_.compare() == translate::Compare::kLow32) keep_apart();
   const bool jumps = parent.cache_.returns_form() == translate::Returns::kJump;
   cache_.set_returns(jumps ? translate::Returns::kJump : translate::Returns::kPaired,
                      ReturnsHint::kFixed);

@@ -108,10 +108,10 @@ void ImageRun::enable_feedback() {
 void ImageRun::choose_forms() {
   // Libraries come closely below the loader; those that would collide are moved (keep_apart.cpp).
   constexpr uint64_t kRoomForLibrariesBytes = 16ull << 20;
-  if (options_.optimizations.has(Optimization::kLow32) &&
+  if (options_.optimizations.has(Optimization::kLow32) && !alike_before_ &&
       !modules_.low_halves_may_collide(kRoomForLibrariesBytes)) {
     cache_.set_compare(Compare::kLow32);
-    modules_.forbid_collisions();
+    keep_apart();
   }
   for (const auto& module : modules_.all()) {
     if (!module->main_program) continue;
@@ -125,6 +125,10 @@ void ImageRun::choose_forms() {
   const bool is_known = !may_pair || returns_before_.calls > 0;
   cache_.set_returns(may_pair ? choose_returns(returns_before_, code_sizes_) : Returns::kJump,
                      is_known ? ReturnsHint::kFixed : ReturnsHint::kMayChange);
+}
+
+void ImageRun::keep_apart() {
+  modules_.keep_apart([this] { cache_.compare_whole(); });
 }
 
 // In front of everything that is to be kept.
@@ -187,6 +191,7 @@ void ImageRun::recall() {
   if (program_build_id_.empty()) return;
   Recollection found = options_.recall.find(program_build_id_);
   returns_before_ = found.returns;
+  alike_before_ = found.alike;
   // Also where they are not used: those of a larger run are left as they are.
   if (!found.weighed.empty()) cache_.set_weights(std::make_shared<const EdgeWeights>(found));
   cache_.set_recollection(std::move(found));
@@ -545,7 +550,9 @@ void ImageRun::solve(profile::Profile& result) {
   left.what.returns = better_known(returns_before_, returns);
   const bool other_returns = choose_returns(left.what.returns, code_sizes_) !=
                              choose_returns(returns_before_, code_sizes_);
-  const bool news = left.news || weights.is_news() || (leaves && other_returns);
+  left.what.alike = alike_before_ || cache_.came_to_compare_whole();
+  const bool other_forms = other_returns || left.what.alike != alike_before_;
+  const bool news = left.news || weights.is_news() || (leaves && other_forms);
   // Where a run is not exact, the next had better be able to say so, too (entry_callers.h).
   const bool exact = result.issues.empty();
   const bool doubt = !exact && cache_.weights() != nullptr && cache_.weights()->has_ranks();
@@ -612,6 +619,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
   run.more.emplace_back("landings_hashed", std::to_string(cache_.landings().hashed()));
   run.more.emplace_back("asks_with_code", std::to_string(cache_.stats().asks_with_code));
+  if (cache_.came_to_compare_whole()) run.more.emplace_back("addresses_alike", "1");
   if (cache_.landings().is_refused()) run.more.emplace_back("landings_not_written", "1");
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));

@@ -194,6 +194,7 @@ class ImageRun {
   Status find_syscall_insn(const std::vector<tracee::Mapping>& mappings);
   Status hide_text();
   void choose_forms();
+  void keep_apart();
   void enable_feedback();
   void recall();
   bool leaves_found() const;
@@ -221,6 +222,7 @@ class ImageRun {
   bool net_named_ = false;
   profile::Run facts_;
   Recollection::Returns returns_before_;  // of an earlier run
+  bool alike_before_ = false;             // in an earlier run, code came that is alike
   CodeSizes code_sizes_;
   std::string program_build_id_;  // where what it has executed may be kept for the next run
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
