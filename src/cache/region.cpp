@@ -14,6 +14,8 @@
 #include <bit>
 #include <utility>
 
+#include "cache/ranges.h"
+
 namespace tally::engine {
 namespace {
 
@@ -25,7 +27,9 @@ constexpr uint64_t kGapBytes = 768ull << 20;
 constexpr uint64_t kLowestAddress = 0x10000;
 constexpr uint64_t kHighestAddress = 0x7ffffffff000;
 // Far from where the kernel puts anything of its own accord.
-constexpr uint64_t kThreadsBase = 0x100000000000;
+// (A terabyte and more is where programs lay out memory of their own: ThreadSanitizer's and
+// MemorySanitizer's shadows, the Java virtual machine's heaps, Go's, CLISP's.)
+constexpr uint64_t kThreadsBase = 0x6000000000;
 constexpr char kName[] = "tally";
 
 bool is_free(const std::vector<tracee::Mapping>& mappings, uint64_t begin, uint64_t end) {
@@ -223,6 +227,18 @@ Status Region::map_numbers(const RemoteCall& call) {
   // One number should not take two megabytes.  A kernel without huge pages need not be told.
   TRY(call(SYS_madvise, {address, kBytes, MADV_NOHUGEPAGE, 0, 0, 0}));
   return Ok{};
+}
+
+bool Region::is_in(TargetRange range) const {
+  if (!exists() || range.empty()) return false;
+  const auto meets = [&](uint64_t begin, uint64_t size_bytes) {
+    return overlaps(range, TargetRange{TargetAddr(begin), TargetAddr(begin + size_bytes)});
+  };
+  return meets(tables_base_, tables::kSizeBytes) ||
+         meets(threads_base_, kThreadsMax * tcb::kBlockSizeBytes) ||
+         meets(attic_base_, kAreasMax * kAreaSizeBytes) ||
+         std::ranges::any_of(
+             areas_, [&](const Area& area) { return meets(area.base.value(), kAreaSizeBytes); });
 }
 
 Status Region::create(tracee::Process& process, const RemoteCall& call, TargetAddr scratch) {

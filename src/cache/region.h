@@ -96,6 +96,8 @@ class Region {
   bool is_filtered() const { return filtered_; }
 
   bool exists() const { return monitor_fd_ >= 0; }
+  // Whether any of a range is in it, or kept free for it.
+  bool is_in(TargetRange range) const;
   uint32_t tables_base() const { return tables_base_; }
   uint8_t* tables() const { return file_ + translate::kTablesFileOffset; }
   // Of all threads' blocks.

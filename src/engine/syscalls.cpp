@@ -11,13 +11,16 @@
 //   seccomp                       filters must let the mailbox's own calls pass
 //   ptrace                        a process has one tracer, and that is Tally: named where the
 //                                 program is refused for it
-//   arch_prctl, personality, ...  what would break the counters or the mailbox is refused by name
+//   clone, clone3                 children that no tracer is to see would run in the code cache
+//   unseen arch_prctl, personality, ...  what would break the counters or the mailbox is refused by
+//   name
 //
 // All others are executed by the program's own code without a question.
 #include <asm/prctl.h>
 #include <errno.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -121,6 +124,34 @@ bool enters_strict_mode(uint64_t number, const std::array<uint64_t, 6>& argument
 
 }  // namespace
 
+namespace {
+
+// What a call maps anew, unmaps or protects, whatever is there.
+TargetRange replaced_memory(uint64_t number, const std::array<uint64_t, 6>& arguments) {
+  switch (number) {
+    case SYS_mmap: {
+      const bool replaces = (arguments[3] & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
+      const bool is_fixed = (arguments[3] & MAP_FIXED) != 0 && replaces;
+      return is_fixed ? page_range(arguments[0], arguments[1]) : TargetRange{};
+    }
+    case SYS_munmap:
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      return page_range(arguments[0], arguments[1]);
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+Status Service::refuse_own_memory(TargetRange range) const {
+  if (!region_.is_in(range)) return Ok{};
+  return make_error(
+      "the program maps, unmaps or protects {:#x}-{:#x}, where the memory is that Tally counts in",
+      range.begin.value(), range.end.value());
+}
+
 // What Tally cannot let happen, named before harm is done.
 Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments) {
   switch (number) {
@@ -145,8 +176,24 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
         return make_error("the program maps shared memory as code, which is not supported yet");
       }
       break;
-    default:
+    case SYS_clone3: {
+      uint64_t flags = 0;
+      const bool is_read = process_.read_memory(TargetAddr(arguments[0]), &flags, sizeof flags);
+      if (is_read && (flags & CLONE_UNTRACED) != 0) {
+        return make_error(
+            "the program makes a process that no tracer is to see (clone3 with CLONE_UNTRACED), "
+            "which would run unseen");
+      }
       break;
+    }
+    case SYS_mremap:
+      TRY(refuse_own_memory(page_range(arguments[0], arguments[1])));
+      if ((arguments[3] & MREMAP_FIXED) != 0) {
+        TRY(refuse_own_memory(page_range(arguments[4], arguments[2])));
+      }
+      break;
+    default:
+      return refuse_own_memory(replaced_memory(number, arguments));
   }
   return Ok{};
 }
@@ -223,6 +270,18 @@ uint64_t Service::protection_for_kernel(uint64_t protection) {
   return (protection & ~uint64_t{PROT_EXEC}) | PROT_READ;
 }
 
+// Made by the program's own code, behind which the child begins as well.
+void Service::make_child(uint32_t slot, const PendingCall& call) {
+  // The bit is not given back: natively the kernel leaves it, but who looks at it afterwards?
+  if (call.number == SYS_clone) {
+    set_reg(slot, kRdi, call.arguments[0] & ~uint64_t{CLONE_UNTRACED});
+  }
+  const BlockRef ref = cache_.syscall_block(load<uint32_t>(slot, tcb::kArgument));
+  const CacheAddr behind = cache_.syscall_site_of(ref)->behind;
+  store(slot, tcb::kResume, behind.value() - isa::kSyscallBytes);
+  answer(slot, Action::kResume);
+}
+
 Status Service::before_syscall(uint32_t slot) {
   PendingCall call;
   call.number = reg(slot, kRax);
@@ -230,6 +289,10 @@ Status Service::before_syscall(uint32_t slot) {
                     reg(slot, kR10), reg(slot, kR8),  reg(slot, kR9)};
   if (call.number == SYS_rt_sigreturn) return before_sigreturn(slot);
   TRY(refuse_syscall(call.number, call.arguments));
+  if (call.number == SYS_clone || call.number == SYS_clone3) {
+    make_child(slot, call);
+    return Ok{};
+  }
   const auto flags = load<uint64_t>(slot, tcb::kFlags);
   const uint64_t rflags = 0x202 | (flags >> 8 & 0xd5) | (flags & 1) << 11;
   if (call.number == SYS_rseq) {

@@ -9,9 +9,11 @@ HEADERS = """
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
@@ -49,12 +51,41 @@ CASES = {
         "shmat(id, NULL, SHM_EXEC);",
         ["shared memory as code"],
     ),
+    "over_counters": (
+        "mmap(tally(), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);",
+        ["where the memory is that Tally counts in"],
+    ),
+    "unmaps_counters": ("munmap(tally() - 4096, 8192);", ["that Tally counts in"]),
+    "protects_counters": ("mprotect(tally(), 4096, PROT_NONE);", ["that Tally counts in"]),
+    "moves_counters": (
+        "mremap(tally(), 4096, 8192, MREMAP_MAYMOVE);", ["that Tally counts in"],
+    ),
+    "moves_over_counters": (
+        "char* own = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);"
+        "mremap(own, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, tally());",
+        ["that Tally counts in"],
+    ),
+    "child_unseen": (
+        "struct clone_args how = {.flags = CLONE_UNTRACED, .exit_signal = 17};"
+        "if (syscall(SYS_clone3, &how, sizeof how) == 0) _exit(0);",
+        ["CLONE_UNTRACED"],
+    ),
     "int80": ('__asm__ volatile("int $0x80" : : "a"(20));', ["int"]),
 }
 
 
 def source(what):
     return HEADERS + (
+        # Natively there is none, and what is done to its first page does nothing.
+        "__attribute__((unused)) static char* tally(void) {\n"
+        "  char line[512];\n"
+        "  unsigned long at = 0;\n"
+        "  FILE* maps = fopen(\"/proc/self/maps\", \"r\");\n"
+        "  while (at == 0 && fgets(line, sizeof line, maps))\n"
+        "    if (strstr(line, \"memfd:tally\")) at = strtoul(line, NULL, 16);\n"
+        "  fclose(maps);\n"
+        "  return (char*)at;\n"
+        "}\n"
         "static void harm(long n) { printf(\"harm %%ld\\n\", n); }\n"
         "static void act(void) { %s harm(0); }\n"
         "int main(int argc, char** argv) {\n"
