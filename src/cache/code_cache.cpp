@@ -656,7 +656,39 @@ bool CodeCache::leads_to(BlockRef call, uint32_t unit) const {
   return any_callee(call, [&](uint32_t callee) { return callee == unit; });
 }
 
-bool CodeCache::any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const {
+bool CodeCache::enters_generated_code(BlockRef call) const {
+  if (units_[call.unit]->module->generated) return false;
+  const UnitTest is_generated = [&](uint32_t unit) { return units_[unit]->module->generated; };
+  constexpr int kJumpsMost = 3;  // a linkage stub's, and some more
+  return any_callee(call, [&](uint32_t callee) {
+    return is_generated(callee) || any_jumped_to(callee, is_generated, kJumpsMost);
+  });
+}
+
+// Where procedures are that end in jumps from one to the next, of which the call's comes first: it
+// is the call that control comes back to.
+bool CodeCache::any_jumped_to(uint32_t id, const UnitTest& test, int most) const {
+  if (most == 0) return false;
+  const Unit& unit = *units_[id];
+  const UnitTest or_farther = [&](uint32_t to) {
+    return to != id && (test(to) || any_jumped_to(to, test, most - 1));
+  };
+  for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+    const SiteState& state = sites_[unit.first_site + i];
+    if (state.site.call) continue;
+    if (std::ranges::any_of(state.pairs,
+                            [&](const Pair& pair) { return or_farther(pair.to.unit); })) {
+      return true;
+    }
+  }
+  return std::ranges::any_of(unit.code.links, [&](const Link& link) {
+    if (link.edge == Link::kCallLink) return false;
+    const auto found = blocks_.find(unit.module->to_target(link.target).value());
+    return found && *found != kGone && or_farther(unpack(*found).unit);
+  });
+}
+
+bool CodeCache::any_callee(BlockRef call, const UnitTest& test) const {
   if (const SiteState* site = site_of(call)) {
     return std::any_of(site->pairs.begin(), site->pairs.end(),
                        [&](const Pair& pair) { return test(pair.to.unit); });

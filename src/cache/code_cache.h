@@ -341,6 +341,8 @@ class CodeCache : public Translated {
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;
+  // Whether a call of other code led to generated code, by jumps of its callee perhaps.
+  bool enters_generated_code(BlockRef call) const;
   // Whether a call has led to a unit.
   bool leads_to(BlockRef call, uint32_t unit) const;
   // Whether a procedure that has been translated begins there.
@@ -468,7 +470,9 @@ class CodeCache : public Translated {
   }
   Bounds bounds_of_generated(Module& module, LinkAddr address) const;
   bool is_undescribed(const Unit& unit) const;
-  bool any_callee(BlockRef call, const std::function<bool(uint32_t unit)>& test) const;
+  using UnitTest = std::function<bool(uint32_t unit)>;
+  bool any_callee(BlockRef call, const UnitTest& test) const;
+  bool any_jumped_to(uint32_t unit, const UnitTest& test, int most) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   static cfg::Procedure outline(const cfg::Procedure& procedure);

@@ -139,13 +139,7 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::by_frame_pointer(
 bool UndescribedFrames::enters_generated_code(TargetAddr return_address) const {
   if (!cache_.has_landing(return_address)) return false;
   const BlockRef call = cache_.call_block_of(return_address);
-  if (!call.valid() || cache_.unit(call.unit).module->generated) return false;
-  const SiteState* site = cache_.site_of(call);
-  if (site == nullptr) return false;
-  for (const Pair& pair : site->pairs) {
-    if (cache_.unit(pair.to.unit).module->generated) return true;
-  }
-  return false;
+  return call.valid() && cache_.enters_generated_code(call);
 }
 
 std::optional<elf::UnwindRegisters> UndescribedFrames::by_search(uint64_t stack_pointer) const {
