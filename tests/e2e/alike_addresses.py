@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """New code whose addresses would be alike to other code's in the low 32 bits is placed elsewhere.
 
-Where the program has chosen the place, whole addresses are compared from then on.  The program leaves the kernel no other room for a mapping than one that is alike to its own code,
+Where the program has chosen the place, whole addresses are compared from then on.
+
+The program leaves the kernel no other room for a mapping than one that is alike to its own code,
 makes code there and calls it from where a mistaken return would show.
 """
 import contextlib
@@ -247,8 +249,8 @@ if native != "150\n":
     complain(f"code deep in the stack: natively {native!r}")
 chosen("stack", "150\n", STACK)
 
-# A thread calls and returns all the time while another one copies the code that it is in to where it
-# is alike, which a child and a thread then execute as well.
+# A thread calls and returns all the time while another one copies the code that it is in to where
+# it is alike, which a child and a thread then execute as well.
 RUNNING = compile_c(
     "running",
     r"""
@@ -314,8 +316,8 @@ RUNNING = compile_c(
         const function third = (function)(page + ((uintptr_t)f1 & 4095));
         long all = 0;
         for (long i = 0; i < 100; i++) all += i & 1 ? third(i) : f1(i);
-        _exit(all == 4950 + 300 && work(apart) * 3 + ((function)((uintptr_t)work + apart))(apart) == sum
-                  ? 7 : 8);
+        const long again = work(apart) * 3 + ((function)((uintptr_t)work + apart))(apart);
+        _exit(all == 4950 + 300 && again == sum ? 7 : 8);
       }
       wait(&status);
       printf("%ld %ld %d\n", (long)wrong, sum, WEXITSTATUS(status));
