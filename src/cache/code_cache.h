@@ -472,7 +472,7 @@ class CodeCache : public Translated {
   bool is_undescribed(const Unit& unit) const;
   using UnitTest = std::function<bool(uint32_t unit)>;
   bool any_callee(BlockRef call, const UnitTest& test) const;
-  bool any_jumped_to(uint32_t unit, const UnitTest& test, int most) const;
+  bool any_jumped_to(uint32_t id, const UnitTest& test, int most) const;
   void keep_source(Unit& unit, const cfg::CodeView& view);
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   static cfg::Procedure outline(const cfg::Procedure& procedure);
