@@ -82,29 +82,41 @@ elf::BackTrace Ledger::back_trace(const elf::UnwindRegisters& registers, uint32_
   return back_trace_to(bottom_of(slot), registers, slot);
 }
 
+// Of a thread that was born on a stack of its own; nullptr of any other.
+const Ledger::Birth* Ledger::birth_of_stack(uint32_t slot) const {
+  const auto birth = births_.find(slot);
+  return birth == births_.end() || birth->second.inherits_frames ? nullptr : &birth->second;
+}
+
+UndescribedFrames Ledger::undescribed_frames(uint32_t slot) const {
+  const Birth* birth = birth_of_stack(slot);
+  return UndescribedFrames(
+      modules_, cache_, process_,
+      [this](TargetAddr address) {
+        return cache_.call_block_of(address).valid() || is_inherited(address);
+      },
+      birth != nullptr ? std::optional(birth->stack_pointer) : std::nullopt, main_stack_,
+      [this, slot](uint64_t stack_pointer) { return handler_return(slot, stack_pointer); });
+}
+
 elf::BackTrace Ledger::back_trace_to(std::optional<uint64_t> bottom,
                                      const elf::UnwindRegisters& registers, uint32_t slot) const {
   elf::UnwindTarget target = unwind_target(modules_, process_);
   target.signal_context = [this, slot](TargetAddr pc, uint64_t stack_pointer) {
     return signal_context(slot, pc, stack_pointer);
   };
-  const auto birth = births_.find(slot);
-  const bool own_stack = birth != births_.end() && !birth->second.inherits_frames;
-  if (own_stack || bottom) {
-    target.is_outermost = [&, own_stack, bottom](const elf::UnwindRegisters& frame) {
-      return (own_stack && is_of_birth(birth->second, frame)) ||
+  const Birth* birth = birth_of_stack(slot);
+  if (birth != nullptr || bottom) {
+    target.is_outermost = [&, birth, bottom](const elf::UnwindRegisters& frame) {
+      return (birth != nullptr && is_of_birth(*birth, frame)) ||
              (bottom && is_below(*bottom, frame));
     };
   }
-  const UndescribedFrames undescribed(
-      modules_, cache_, process_,
-      [this](TargetAddr address) {
-        return cache_.call_block_of(address).valid() || is_inherited(address);
-      },
-      own_stack ? std::optional(birth->second.stack_pointer) : std::nullopt, main_stack_,
-      [this, slot](uint64_t stack_pointer) { return handler_return(slot, stack_pointer); });
+  const UndescribedFrames undescribed = undescribed_frames(slot);
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
-    if (!pc_is_exact && is_planted(TargetAddr(frame.value[elf::kDwarfPc]))) {
+    const TargetAddr pc(frame.value[elf::kDwarfPc]);
+    const bool planted = is_planted(pc) || undescribed.is_planted(pc, frame.value[elf::kDwarfRsp]);
+    if (!pc_is_exact && planted) {
       elf::UnwindRegisters nobody;
       nobody.known[elf::kDwarfPc] = nobody.known[elf::kDwarfRsp] = true;
       nobody.value[elf::kDwarfRsp] = frame.value[elf::kDwarfRsp] + 8;

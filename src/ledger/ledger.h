@@ -37,6 +37,7 @@
 namespace tally::engine {
 
 class KeptRun;
+class UndescribedFrames;
 
 class Ledger : public LedgerBooks {
  public:
@@ -341,6 +342,8 @@ class Ledger : public LedgerBooks {
     bool inherits_frames = false;
   };
   bool is_of_birth(const Birth& birth, const elf::UnwindRegisters& frame) const;
+  const Birth* birth_of_stack(uint32_t slot) const;
+  UndescribedFrames undescribed_frames(uint32_t slot) const;
   std::map<uint32_t, Birth> births_;                                   // by slot
   std::map<std::pair<uint32_t, uint32_t>, elf::BackTrace> snapshots_;  // by slot and unit
   // By slot and place: what lay there, behind what lay below it on the stack.

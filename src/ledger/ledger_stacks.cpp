@@ -17,6 +17,7 @@
 #include <cstdlib>
 
 #include "ledger/ledger.h"
+#include "ledger/undescribed_frames.h"
 
 namespace tally::engine {
 
@@ -268,9 +269,16 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   // on before Tally came began farther out.
   const bool attached = inherited_kind_ == AbnormalKind::kAttach;
   const bool needs_bottom = !attached && !is_complete(there);
-  const elf::BackTrace first =
+  elf::BackTrace first =
       needs_bottom ? back_trace_to(landing.stack_pointer(), landing.registers, slot) : there;
-  const bool followed = described && is_complete(first);
+  // Code that nothing describes may stand there, too, to begin with.
+  const bool begins =
+      !described && undescribed_frames(slot).is_planted(landing.pc(), landing.stack_pointer());
+  if (begins) {
+    first.frames.resize(1);
+    first.end = elf::TraceEnd::kOutermost;
+  }
+  const bool followed = begins || (described && is_complete(first));
   if (const auto target = frame_holding(trace, landing.stack_pointer()); target && !followed) {
     return jump_within(slot, unit, trace, *target, landing);
   }

@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "isa/call_before.h"
+
 namespace tally::engine {
 
 namespace {
@@ -73,6 +75,16 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::Unwi
     return caller;
   }
   return module->generated ? by_search(stack_pointer) : described_caller(frame);
+}
+
+bool UndescribedFrames::is_planted(TargetAddr pc, uint64_t stack_pointer) const {
+  const Module* module = modules_.containing(pc);
+  if (module == nullptr || module->generated || !is_undescribed(pc) || is_call_(pc)) return false;
+  const LinkAddr at = module->to_link(pc);
+  const LinkAddr before(at.value() - isa::kCallBytesMax);
+  const auto bytes = module->view.code_at(before);
+  if (bytes.size() < isa::kCallBytesMax) return false;
+  return !isa::may_follow_call(bytes.first(isa::kCallBytesMax)) && !stack_end(stack_pointer);
 }
 
 // As the code cache sees it: debug information does not count.
