@@ -272,7 +272,7 @@ uint64_t Service::protection_for_kernel(uint64_t protection) {
 
 // Made by the program's own code, behind which the child begins as well.
 void Service::make_child(uint32_t slot, const PendingCall& call) {
-  // The bit is not given back: natively the kernel leaves it, but who looks at it afterwards?
+  // The bit is not given back afterwards, when the kernel would have left the register alone.
   if (call.number == SYS_clone) {
     set_reg(slot, kRdi, call.arguments[0] & ~uint64_t{CLONE_UNTRACED});
   }
