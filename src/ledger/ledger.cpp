@@ -114,9 +114,7 @@ elf::BackTrace Ledger::back_trace_to(std::optional<uint64_t> bottom,
   }
   const UndescribedFrames undescribed = undescribed_frames(slot);
   target.caller_of = [&](const elf::UnwindRegisters& frame, bool pc_is_exact, TargetAddr inner) {
-    const TargetAddr pc(frame.value[elf::kDwarfPc]);
-    const bool planted = is_planted(pc) || undescribed.is_planted(pc, frame.value[elf::kDwarfRsp]);
-    if (!pc_is_exact && planted) {
+    if (!pc_is_exact && is_planted(TargetAddr(frame.value[elf::kDwarfPc]))) {
       elf::UnwindRegisters nobody;
       nobody.known[elf::kDwarfPc] = nobody.known[elf::kDwarfRsp] = true;
       nobody.value[elf::kDwarfRsp] = frame.value[elf::kDwarfRsp] + 8;

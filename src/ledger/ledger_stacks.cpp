@@ -273,7 +273,7 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
       needs_bottom ? back_trace_to(landing.stack_pointer(), landing.registers, slot) : there;
   // Code that nothing describes may stand there, too, to begin with.
   const bool begins =
-      !described && undescribed_frames(slot).is_planted(landing.pc(), landing.stack_pointer());
+      !described && undescribed_frames(slot).begins_stack(landing.pc(), landing.stack_pointer());
   if (begins) {
     first.frames.resize(1);
     first.end = elf::TraceEnd::kOutermost;
@@ -288,7 +288,11 @@ void Ledger::switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& tr
   leave_stack(slot, unit, trace);
   begin_stack(slot, first, landing);
   const bool at_entry = described && range->begin == module->to_link(landing.pc());
-  if (!attached || at_entry) stack_begins_[slot] = landing.stack_pointer();
+  // Undescribed code jumps on to the first procedure that has a description, whose return address
+  // it has put right there.
+  constexpr uint64_t kReturnAddressBytes = 8;
+  const uint64_t begin = landing.stack_pointer() - (begins ? kReturnAddressBytes : 0);
+  if (!attached || at_entry) stack_begins_[slot] = begin;
   jumps_[slot] = {unit, landing.stack_pointer(), landing.by_return, elf::BackTrace()};
 }
 

@@ -77,7 +77,7 @@ std::optional<elf::UnwindRegisters> UndescribedFrames::caller_of(const elf::Unwi
   return module->generated ? by_search(stack_pointer) : described_caller(frame);
 }
 
-bool UndescribedFrames::is_planted(TargetAddr pc, uint64_t stack_pointer) const {
+bool UndescribedFrames::begins_stack(TargetAddr pc, uint64_t stack_pointer) const {
   const Module* module = modules_.containing(pc);
   if (module == nullptr || module->generated || !is_undescribed(pc) || is_call_(pc)) return false;
   const LinkAddr at = module->to_link(pc);

@@ -19,9 +19,6 @@
 //                                          has none, nobody else is active
 //   stacks of their own (goroutines)       the same on the stack that the thread was born with, if
 //                                          there is exactly one
-//   stacks of their own, whose first      nobody: no call could have pushed that
-//   return address is behind no call
-//   (Boost's contexts)
 //   a signal's handler that has called    the kernel's frame: nobody farther out is its caller
 //   nobody described (any of these)
 //   debug information of such code, where  the same
@@ -73,9 +70,10 @@ class UndescribedFrames {
   // called; 0 at the innermost.
   std::optional<elf::UnwindRegisters> caller_of(const elf::UnwindRegisters& frame, bool pc_is_exact,
                                                 TargetAddr inner) const;
-  // Whether it is code of a file that nothing describes, and no call comes back there: on a stack
-  // that is not the thread's own, nobody is farther out than such an address (Boost's contexts).
-  bool is_planted(TargetAddr pc, uint64_t stack_pointer) const;
+  // Whether a stack that a thread has just come to by a jump begins there: it is not the thread's
+  // own, and the address is one of a file's code that nothing describes, and that no call comes
+  // back to (Boost's contexts begin so).
+  bool begins_stack(TargetAddr pc, uint64_t stack_pointer) const;
   // The same below a frame that debug information takes for the outermost.
   std::optional<elf::UnwindRegisters> below_outermost(const elf::UnwindRegisters& frame) const;
 
