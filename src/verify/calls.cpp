@@ -93,10 +93,23 @@ bool touches_memory_map(uint64_t number) {
   }
 }
 
+namespace {
+
+// A child that no tracer is to see would run into breakpoints with nobody to answer.
+void show_child(tracee::Process& process, pid_t tid, const tracee::SystemCallStop& stop,
+                user_regs_struct& regs) {
+  if (!stop.entry || stop.number != SYS_clone || (regs.rdi & CLONE_UNTRACED) == 0) return;
+  regs.rdi &= ~uint64_t{CLONE_UNTRACED};
+  process.set_registers(tid, regs);  // where that fails, it has been killed
+}
+
+}  // namespace
+
 Status Watcher::call_stop(Thread& t) {
   user_regs_struct regs{};
   const auto stop = tracee::system_call_stop(t.tid);
   if (!stop || !t.space->process().try_registers(t.tid, regs)) return Ok{};  // killed meanwhile
+  show_child(t.space->process(), t.tid, *stop, regs);
   if (t.cold) return cold_call(t, *stop, regs);
   if (stop->entry) {
     t.call = *stop;

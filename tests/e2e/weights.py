@@ -95,6 +95,7 @@ class Record:
     """The file that is left, as far as weights go (src/cache/recall.cpp)."""
     WEIGHED = struct.Struct("<IIQIBI")
     RETURNS = 12  # bytes
+    ALIKE = 1
 
     def __init__(self, content):
         at = 12
@@ -110,7 +111,8 @@ class Record:
         self.weighed = [list(self.WEIGHED.unpack_from(content, at + i * self.WEIGHED.size))
                         for i in range(count)]
         at += count * self.WEIGHED.size
-        self.steps, self.behind = content[at:-8 - self.RETURNS], content[-8 - self.RETURNS:-8]
+        end = len(content) - 8 - self.RETURNS - self.ALIKE
+        self.steps, self.behind = content[at:end], content[end:-8]
 
     def encoded(self):
         body = self.before + struct.pack("<I", len(self.weighed))
