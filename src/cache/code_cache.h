@@ -336,6 +336,7 @@ class CodeCache : public Translated {
   // How many returns are looked up before one asks.  Where an earlier run's weights are known, most
   // of what is returned to often has a number from the start.
   uint32_t lookups() const {
+    if (landings_.numbers_no_more()) return kLookupsEndless;
     return weights_ != nullptr ? lookup_pace_.lookups() : landings_.lookups();
   }
   // Whether a call of described code may lead to code without call frame information, through a

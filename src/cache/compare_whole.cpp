@@ -9,8 +9,7 @@
 // Idea.  Before such code can run, everything that compares low halves only is taken out of use;
 // what is made from then on compares whole addresses.
 //
-//     indirect branches   lose their pairs, which are made again when somebody comes, with stubs
-//     that
+//     indirect branches   lose their pairs, which are made again when somebody comes, and then
 //                         compare both halves.  Those that keep no register, and indexes, cannot
 //                         do that, and are led like all others (keep_flags)
 //     returns             find no numbers any more: all landings stand in the hash table, which

@@ -23,6 +23,9 @@
 // that have come together at once (`write`).  Until then the returns ask.  If they cannot be
 // written, all landings are looked up.
 //
+// Code may come that is alike to other code in the low 32 bits, at which numbers stand: then all
+// landings are looked up, too (compare_whole.cpp).
+//
 // Not handled: a landing for which there is neither a number nor room.  Its returns ask each time.
 #pragma once
 
@@ -37,6 +40,8 @@ namespace tally::engine {
 // and in large ones.  (Where an earlier run's weights are known: lookup_pace.h.)
 inline constexpr uint32_t kLookupsMax = 4096;
 inline constexpr uint32_t kLookupsMin = 512;
+// Where no page is numbered any more.
+inline constexpr uint32_t kLookupsEndless = 1u << 31;
 
 enum class ReturnsTo : uint8_t {
   kFew,
@@ -65,6 +70,7 @@ class Landings {
   void release();
   // All are looked up from now on, by their whole addresses.
   void number_no_more();
+  bool numbers_no_more() const { return numbers_no_more_; }
   bool has(uint64_t original) const { return numbers_.has(original) || hashed_.has(original); }
 
   // Writes the numbers that have been given since the last time.

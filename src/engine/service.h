@@ -169,7 +169,7 @@ class Service {
   void show_limit(const PendingCall& call);
   bool answer_dumpable(uint32_t slot, const std::array<uint64_t, 6>& arguments, uint64_t r11);
   Status change_filter(uint32_t slot, uint64_t program);
-  Status refuse_own_memory(TargetRange range) const;
+  Status refuse_own_memory(uint64_t number, const std::array<uint64_t, 6>& arguments) const;
   void make_child(uint32_t slot, const PendingCall& call);
   Status refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& arguments);
   void finish_syscall(uint32_t slot, uint64_t result, uint64_t r11);

@@ -126,18 +126,24 @@ bool enters_strict_mode(uint64_t number, const std::array<uint64_t, 6>& argument
 
 namespace {
 
-// What a call maps anew, unmaps or protects, whatever is there.
-TargetRange replaced_memory(uint64_t number, const std::array<uint64_t, 6>& arguments) {
+// What a call maps anew, unmaps, moves or protects, whatever is there.
+std::array<TargetRange, 2> replaced_memory(uint64_t number,
+                                           const std::array<uint64_t, 6>& arguments) {
+  const TargetRange first = page_range(arguments[0], arguments[1]);
   switch (number) {
     case SYS_mmap: {
-      const bool replaces = (arguments[3] & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
-      const bool is_fixed = (arguments[3] & MAP_FIXED) != 0 && replaces;
-      return is_fixed ? page_range(arguments[0], arguments[1]) : TargetRange{};
+      const bool is_fixed = (arguments[3] & MAP_FIXED) != 0;
+      const bool replaces = is_fixed && (arguments[3] & MAP_FIXED_NOREPLACE) == 0;
+      return {replaces ? first : TargetRange{}};
+    }
+    case SYS_mremap: {
+      const bool is_fixed = (arguments[3] & MREMAP_FIXED) != 0;
+      return {first, is_fixed ? page_range(arguments[4], arguments[2]) : TargetRange{}};
     }
     case SYS_munmap:
     case SYS_mprotect:
     case SYS_pkey_mprotect:
-      return page_range(arguments[0], arguments[1]);
+      return {first};
     default:
       return {};
   }
@@ -145,11 +151,15 @@ TargetRange replaced_memory(uint64_t number, const std::array<uint64_t, 6>& argu
 
 }  // namespace
 
-Status Service::refuse_own_memory(TargetRange range) const {
-  if (!region_.is_in(range)) return Ok{};
-  return make_error(
-      "the program maps, unmaps or protects {:#x}-{:#x}, where the memory is that Tally counts in",
-      range.begin.value(), range.end.value());
+Status Service::refuse_own_memory(uint64_t number, const std::array<uint64_t, 6>& arguments) const {
+  for (const TargetRange range : replaced_memory(number, arguments)) {
+    if (!region_.is_in(range)) continue;
+    return make_error(
+        "the program maps, unmaps, moves or protects {:#x}-{:#x}, where the memory is that Tally "
+        "counts in",
+        range.begin.value(), range.end.value());
+  }
+  return Ok{};
 }
 
 // What Tally cannot let happen, named before harm is done.
@@ -186,14 +196,8 @@ Status Service::refuse_syscall(uint64_t number, const std::array<uint64_t, 6>& a
       }
       break;
     }
-    case SYS_mremap:
-      TRY(refuse_own_memory(page_range(arguments[0], arguments[1])));
-      if ((arguments[3] & MREMAP_FIXED) != 0) {
-        TRY(refuse_own_memory(page_range(arguments[4], arguments[2])));
-      }
-      break;
     default:
-      return refuse_own_memory(replaced_memory(number, arguments));
+      return refuse_own_memory(number, arguments);
   }
   return Ok{};
 }

@@ -2,7 +2,9 @@
 #include "ledger/undescribed_frames.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "isa/call_before.h"
@@ -84,7 +86,22 @@ bool UndescribedFrames::begins_stack(TargetAddr pc, uint64_t stack_pointer) cons
   const LinkAddr before(at.value() - isa::kCallBytesMax);
   const auto bytes = module->view.code_at(before);
   if (bytes.size() < isa::kCallBytesMax) return false;
-  return !isa::may_follow_call(bytes.first(isa::kCallBytesMax)) && !stack_end(stack_pointer);
+  return !isa::may_follow_call(bytes.first(isa::kCallBytesMax)) && !stack_end(stack_pointer) &&
+         !has_waiting(stack_pointer);
+}
+
+// Code may go on at a label of its own, behind no call, on a stack that it has left with registers
+// saved there; whoever had called it waits behind these.
+bool UndescribedFrames::has_waiting(uint64_t stack_pointer) const {
+  constexpr uint64_t kSavedBytesMax = 4096;  // the state of vector registers among them
+  std::array<uint64_t, kSavedBytesMax / 8> words{};
+  size_t bytes = kSavedBytesMax;
+  if (!process_.read_memory(TargetAddr(stack_pointer), words.data(), bytes)) {
+    bytes = kPageBytes - stack_pointer % kPageBytes;  // a stack may end with its page
+    if (!process_.read_memory(TargetAddr(stack_pointer), words.data(), bytes)) return false;
+  }
+  return std::ranges::any_of(std::span(words).first(bytes / 8),
+                             [&](uint64_t word) { return is_call_(TargetAddr(word)); });
 }
 
 // As the code cache sees it: debug information does not count.

@@ -71,14 +71,15 @@ class UndescribedFrames {
   std::optional<elf::UnwindRegisters> caller_of(const elf::UnwindRegisters& frame, bool pc_is_exact,
                                                 TargetAddr inner) const;
   // Whether a stack that a thread has just come to by a jump begins there: it is not the thread's
-  // own, and the address is one of a file's code that nothing describes, and that no call comes
-  // back to (Boost's contexts begin so).
+  // own, nobody waits on it right there, and the address is one of a file's code that nothing
+  // describes, and that no call comes back to (Boost's contexts begin so).
   bool begins_stack(TargetAddr pc, uint64_t stack_pointer) const;
   // The same below a frame that debug information takes for the outermost.
   std::optional<elf::UnwindRegisters> below_outermost(const elf::UnwindRegisters& frame) const;
 
  private:
   bool is_undescribed(TargetAddr pc) const;
+  bool has_waiting(uint64_t stack_pointer) const;
   static bool is_behind_clone(const Module& module, LinkAddr pc);
   std::optional<elf::UnwindRegisters> return_at(uint64_t stack_pointer) const;
   std::optional<elf::UnwindRegisters> to_restorer(uint64_t at) const;
