@@ -105,17 +105,19 @@ struct CacheStats {
   uint64_t reread = 0;          // units whose procedure an earlier run of the program had found
   uint64_t recalled = 0;     // units made because an earlier run of the program had executed them
   uint64_t invalidated = 0;  // units that went because their code had changed
-  uint64_t left_to_callers = 0;  // units whose entries their callers count (entry_callers.h)
-  uint64_t rests = 0;            // indirect branches with a target that is not counted (rest.cpp)
-  uint64_t renewed = 0;          // units that others stand for, with this run's own weights ...
-  uint64_t paired_late = 0;      // ... and of them, those whose returns no longer jump
-  uint64_t sealed = 0;           // branches through pointers that last, which are not compared ...
-  uint64_t unsealed = 0;         // ... and of them, those that are again
-  uint64_t shortcuts = 0;        // how often direct branches were led on from a linkage stub's site
-  uint64_t hashed = 0;           // branches that have got a hash table
-  uint64_t indexed = 0;          // jumps through tables that the program's own index leads through
-  uint64_t induced = 0;          // loops that a register counts
-  uint64_t fronts = 0;           // stubs in front of the blocks that they lead to
+  uint64_t left_to_callers = 0;   // units whose entries their callers count (entry_callers.h)
+  uint64_t rests = 0;             // indirect branches with a target that is not counted (rest.cpp)
+  uint64_t renewed = 0;           // units that others stand for, with this run's own weights ...
+  uint64_t compactions = 0;       // times that all was translated again ...
+  uint64_t given_back_bytes = 0;  // ... and the code cache that was given back then
+  uint64_t paired_late = 0;       // ... and of them, those whose returns no longer jump
+  uint64_t sealed = 0;            // branches through pointers that last, which are not compared ...
+  uint64_t unsealed = 0;          // ... and of them, those that are again
+  uint64_t shortcuts = 0;  // how often direct branches were led on from a linkage stub's site
+  uint64_t hashed = 0;     // branches that have got a hash table
+  uint64_t indexed = 0;    // jumps through tables that the program's own index leads through
+  uint64_t induced = 0;    // loops that a register counts
+  uint64_t fronts = 0;     // stubs in front of the blocks that they lead to
 };
 
 // A block in the map of addresses.
@@ -266,12 +268,28 @@ class CodeCache : public Translated {
     uint32_t unit = 0;
     uint64_t heaviest = 0;  // count of an edge, below which the steps are
     std::vector<uint8_t> steps;
+    bool for_now = false;  // it may turn out to be hot yet
   };
   bool is_renewable(uint32_t id) const;
   // Does so, and leads all ways there; `counters` say which are the likeliest.  No thread may be in
   // the old units, but for open calls: these come back to the new ones.  What cannot be translated
   // again stays as it is; the others know who renews them.
   void renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters);
+  // The same for all that may be translated again, whatever it has counted; the memory of what was
+  // there before can be given back then (compact.cpp).  All threads, of which there have been
+  // `slots` at once, stand still, and none is in the old units or on the way there.
+  enum class GiveNumbers : uint8_t {
+    kKept,
+    kAnew,  // to landings: nothing runs until `give_back` has done it
+  };
+  bool is_movable(uint32_t id) const;
+  bool may_compact() const;
+  void compact(std::vector<Renewal> wanted, std::span<const uint64_t> counters, uint32_t slots,
+               GiveNumbers numbers);
+  // Gives it back.  Errors: a system call of the target's is under way; then once more.
+  Status give_back();
+  // Whether code was there that nobody should run any more.
+  bool is_given_back(CacheAddr code) const;
   // All returns ask the monitor, and the indirect jumps of these units, until that is over.
   void hold(std::span<const uint32_t> units);
   void release();
@@ -337,7 +355,7 @@ class CodeCache : public Translated {
   // of what is returned to often has a number from the start.
   uint32_t lookups() const {
     if (landings_.numbers_no_more()) return kLookupsEndless;
-    return weights_ != nullptr ? lookup_pace_.lookups() : landings_.lookups();
+    return weights_ != nullptr || has_compacted_ ? lookup_pace_.lookups() : landings_.lookups();
   }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
@@ -482,6 +500,9 @@ class CodeCache : public Translated {
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   bool is_current(const Unit& unit) const;
   bool make_again(Unit& old, const Renewal& renewal);
+  uint32_t owner_of(const CodeRecord& record) const;
+  std::vector<bool> units_of_nobody();
+  std::vector<CacheRange> pages_of_nobody();
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.
   using TimesLed = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;
@@ -511,6 +532,7 @@ class CodeCache : public Translated {
   void join_waiting(TargetAddr entry, BlockRef to);
   bool link_is_call(uint32_t link_id) const;
   void add_landing(BlockRef ref, CacheAddr code);
+  ReturnsTo returns_expected_at(BlockRef ref) const;
   Pair& add_pair(SiteState& state, TargetAddr target, BlockRef to, MayBeRest may);
   CacheAddr join_pair(uint32_t site_id, TargetAddr target, BlockRef ref,
                       MayBeRest may = MayBeRest::kYes);
@@ -657,6 +679,12 @@ class CodeCache : public Translated {
     bool by_index = false;  // the head, too
   };
   std::vector<HeldJump> held_jumps_;
+  struct {
+    std::vector<CacheRange> pages;
+    bool numbers = false;  // of landings, all
+  } giving_back_;          // as soon as can be
+  std::vector<CacheRange> given_back_;
+  bool has_compacted_ = false;
   struct Shortcut {  // a direct branch to a linkage stub, and where it was led
     uint32_t link = 0;
     CacheAddr led_to;

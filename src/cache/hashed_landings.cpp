@@ -33,6 +33,19 @@ void HashedLandings::begin(uint8_t* tables) {
   memcpy(tables_ + tables::kHashedEntries, &entries_, sizeof entries_);
 }
 
+void HashedLandings::begin_again() {
+  uint8_t* tables = tables_;
+  give_back(entries_);
+  *this = HashedLandings();
+  begin(tables);
+}
+
+void HashedLandings::for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const {
+  for (const Landing& landing : landings_) {
+    if (landing.code != CacheAddr()) visit(landing.original, landing.code);
+  }
+}
+
 // Of the one that is nobody's, and leads nowhere, if there is none.
 uint32_t HashedLandings::index_of(uint64_t original) const {
   const uint32_t* index = by_original_.find(original);

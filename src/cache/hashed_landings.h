@@ -45,6 +45,11 @@ class HashedLandings {
   // `tables`: the monitor's view of the target's.
   void begin(uint8_t* tables);
 
+  // There is none, and no memory for any but the smallest table.
+  void begin_again();
+  // Calls `visit(original, code)` for each.
+  void for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const;
+
   // Leads returns to `original` to `code`, unless they are led already.  False if there is no room.
   bool add(uint64_t original, CacheAddr code, Moves moves);
   // Returns to it ask from now on.

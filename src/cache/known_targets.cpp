@@ -47,6 +47,12 @@ void KnownTargets::add(TargetAddr target, BlockRef to, CacheAddr code) {
   }
 }
 
+void KnownTargets::for_each(const std::function<void(BlockRef)>& visit) const {
+  for (const Place& place : places_) {
+    if (place.to.valid()) visit(place.to);
+  }
+}
+
 void KnownTargets::forget_if(const std::function<bool(TargetAddr target, BlockRef to)>& is_one) {
   for (size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];

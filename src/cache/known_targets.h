@@ -46,6 +46,8 @@ class KnownTargets {
   // Where targets are another block by now, threads go there.
   void move(const std::function<BlockRef(BlockRef)>& newest,
             const std::function<CacheAddr(BlockRef)>& code_of);
+  // The blocks that threads may go on at.
+  void for_each(const std::function<void(BlockRef)>& visit) const;
   // Threads ask about the targets that are these blocks.
   void forget_if(const std::function<bool(TargetAddr target, BlockRef to)>& is_one);
 

@@ -1,9 +1,12 @@
 // Numbers of landings.  See landing_numbers.h.
 #include "cache/landing_numbers.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <utility>
 
 #include "translate/layout.h"
 
@@ -31,6 +34,25 @@ void LandingNumbers::begin(uint8_t* tables, Returns form, CacheAddr none) {
   form_ = form;
   none_ = is_wide() ? 0 : none.value();
   if (!is_wide()) lead(0, none_);
+}
+
+void LandingNumbers::begin_again() {
+  CHECK(held_.empty()) << "numbers that are held";
+  LandingNumbers fresh;
+  fresh.tables_ = tables_;
+  fresh.form_ = form_;
+  fresh.none_ = none_;
+  *this = std::move(fresh);
+  const auto give_back = [&](uint64_t begin, uint64_t end) {
+    CHECK(madvise(tables_ + begin, end - begin, MADV_REMOVE) == 0) << "pointers of landings";
+  };
+  if (is_wide()) {
+    give_back(tables::kWideLandings + tables::kWideByteMin * tables::kWideUpper,
+              tables::kSizeBytes);
+  } else {
+    give_back(tables::kLandings, tables::kHashTables);
+    lead(0, none_);
+  }
 }
 
 void LandingNumbers::pair() {

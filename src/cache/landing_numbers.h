@@ -49,6 +49,10 @@ class LandingNumbers {
   // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
   void begin(uint8_t* tables, translate::Returns form, CacheAddr none);
 
+  // No number stands anywhere, and none has been given: the target's memory for them was given
+  // back.
+  void begin_again();
+
   // Returns that jump are paired with calls from now on, and these ones look elsewhere, too.
   void pair();
 

@@ -95,6 +95,20 @@ void Landings::release() {
   hashed_.release();
 }
 
+void Landings::for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const {
+  numbers_.for_each(visit);
+  hashed_.for_each(visit);
+}
+
+void Landings::begin_again(const std::function<ReturnsTo(uint64_t original)>& expected) {
+  std::vector<std::pair<uint64_t, CacheAddr>> all;
+  for_each([&](uint64_t original, CacheAddr code) { all.emplace_back(original, code); });
+  numbers_.begin_again();
+  hashed_.begin_again();
+  pages_ = FlatMap<bool>();
+  for (const auto& [original, code] : all) add(original, code, expected(original));
+}
+
 void Landings::number_no_more() {
   numbers_no_more_ = true;
   std::vector<uint64_t> numbered;

@@ -68,6 +68,12 @@ class Landings {
   // All returns ask from now on, until `release`.
   void hold();
   void release();
+  // Calls `visit(original, code)` for each.
+  void for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const;
+  // All get their numbers, or none, anew, while every thread stands still, none of them in front of
+  // an answer that leads by a number; `expected` says what is to be expected of returns to each.
+  // The target's memory for numbers must have been given back.
+  void begin_again(const std::function<ReturnsTo(uint64_t original)>& expected);
   // All are looked up from now on, by their whole addresses.
   void number_no_more();
   bool numbers_no_more() const { return numbers_no_more_; }

@@ -260,11 +260,12 @@ void CodeCache::enter_landing(BlockRef call_block) {
 
 // `code` is where returns to the block go.
 void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
-  const uint64_t original = address_of(ref).value();
-  ReturnsTo expected = ReturnsTo::kSome;
-  if (ref.insn == 0 && is_busy(ref)) expected = ReturnsTo::kMany;
-  if (ref.insn == 0 && is_seldom(ref)) expected = ReturnsTo::kFew;
-  landings_.add(original, code, expected);
+  landings_.add(address_of(ref).value(), code, returns_expected_at(ref));
+}
+
+ReturnsTo CodeCache::returns_expected_at(BlockRef ref) const {
+  if (ref.insn == 0 && is_busy(ref)) return ReturnsTo::kMany;
+  return ref.insn == 0 && is_seldom(ref) ? ReturnsTo::kFew : ReturnsTo::kSome;
 }
 
 void CodeCache::is_returned_to_often(TargetAddr return_address) {

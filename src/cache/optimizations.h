@@ -35,13 +35,14 @@ enum class Optimization : uint8_t {
   kNear,       // jumps inside a procedure take two bytes where that suffices (emit_unit.cpp)
   kCallers,    // how often a procedure was entered is left to its callers (entry_callers.h)
   kRest,       // where an indirect branch leads most is what its other targets leave (rest.cpp)
+  kCompact,  // a first run's code is made once more, and the memory for it given back (compact.cpp)
   kInduction,  // a register of the program's counts the runs of a loop (inductions.h)
 };
-inline constexpr std::array<std::string_view, 27> kOptimizationNames = {
-    "ahead",     "tables", "recall", "weights", "renewal", "order",    "defer",
-    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32",    "paired",
-    "unspilled", "index",  "sealed", "through", "found",   "packed",   "sparse",
-    "asks",      "fronts", "near",   "callers", "rest",    "induction"};
+inline constexpr std::array<std::string_view, 28> kOptimizationNames = {
+    "ahead",     "tables", "recall", "weights", "renewal", "order",   "defer",
+    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32",   "paired",
+    "unspilled", "index",  "sealed", "through", "found",   "packed",  "sparse",
+    "asks",      "fronts", "near",   "callers", "rest",    "compact", "induction"};
 
 // Those that are on.
 class Optimizations {

@@ -41,6 +41,7 @@ class PhaseTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
+  Clock::duration spent(Phase phase) const { return spent_[static_cast<size_t>(phase)]; }
   // Calls `name(fact, microseconds)` for each phase.
   template <class Name>
   void name_all(Name name) const {

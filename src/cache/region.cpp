@@ -382,6 +382,59 @@ void Region::place_thread(uint32_t slot, uint64_t stack) {
 void Region::for_each_counter(
     uint32_t slot, size_t counters,
     const std::function<void(size_t counter, uint64_t value)>& visit) const {
+  if (slot >= counted_before_.size() || counted_before_[slot].empty()) {
+    return for_each_in_memory(slot, counters, visit);
+  }
+  // The two make one number: what a register had (inductions.h) is told by nothing less.
+  std::vector<uint64_t> sums = counted_before_[slot];
+  sums.resize(std::max(sums.size(), counters));
+  for_each_in_memory(slot, counters,
+                     [&](size_t counter, uint64_t value) { sums[counter] += value; });
+  for (size_t counter = 0; counter < counters; ++counter) {
+    if (sums[counter] != 0) visit(counter, sums[counter]);
+  }
+}
+
+void Region::set_counters_aside(uint32_t slots, size_t counters) {
+  CHECK(threads_fd_ < 0) << "counters in a file";
+  constexpr uint64_t kPageBytes = 4096;
+  if (counted_before_.size() < slots) counted_before_.resize(slots);
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    std::vector<uint64_t>& before = counted_before_[slot];
+    before.resize(std::max(before.size(), counters));
+    for_each_in_memory(slot, counters,
+                       [&](size_t counter, uint64_t value) { before[counter] += value; });
+    // The first and the last page may have something else on them.
+    const uint64_t begin = kThreadsFileOffset + block_offset(slot) + tcb::kCounters;
+    const uint64_t end = begin + counters * sizeof(uint64_t);
+    const uint64_t first = (begin + kPageBytes - 1) / kPageBytes * kPageBytes;
+    const uint64_t last = end / kPageBytes * kPageBytes;
+    if (first >= last) {
+      memset(file_ + begin, 0, end - begin);
+      continue;
+    }
+    memset(file_ + begin, 0, first - begin);
+    give_back(first, last - first);
+    if (data_bytes(monitor_fd_, last, end - last) != 0) memset(file_ + last, 0, end - last);
+  }
+}
+
+void Region::give_back_code(CacheRange pages) {
+  const Area* area = area_at(pages.begin);
+  CHECK(area != nullptr && pages.end <= area->base + kAreaSizeBytes) << "no code there";
+  const auto offset = static_cast<uint64_t>(pages.begin - area->base);
+  give_back(kAreasFileOffset + area->index * kAreaSizeBytes + offset, pages.size_bytes());
+}
+
+void Region::give_back(uint64_t file_offset, uint64_t size_bytes) {
+  const int result = fallocate(monitor_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                               static_cast<off_t>(file_offset), static_cast<off_t>(size_bytes));
+  CHECK(result == 0) << "memory that cannot be given back: " << strerror(errno);
+}
+
+void Region::for_each_in_memory(
+    uint32_t slot, size_t counters,
+    const std::function<void(size_t counter, uint64_t value)>& visit) const {
   const int fd = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
   const uint64_t begin = threads_offset_ + block_offset(slot) + tcb::kCounters;
   const uint8_t* memory = thread_memory(slot) + tcb::kCounters;

@@ -115,6 +115,13 @@ class Region {
   // Pages that were never touched are not looked at: reading them would make them exist.
   void for_each_counter(uint32_t slot, size_t counters,
                         const std::function<void(size_t counter, uint64_t value)>& visit) const;
+  // What the threads of the first `slots` slots, which stand still, have counted by their first
+  // `counters` counters is remembered here, and the memory for it given back until they count
+  // again.  `for_each_counter` knows of it.  Not with counters in a file.
+  void set_counters_aside(uint32_t slots, size_t counters);
+  // The memory of code that nobody will run any more, whole pages; the target must have lost its
+  // access to it (cache/compact.h).
+  void give_back_code(CacheRange pages);
   // Of a thread that stands still.
   void add_to_counter(uint32_t slot, uint32_t counter, int64_t amount);
   TouchedMemory touched() const;
@@ -127,6 +134,9 @@ class Region {
   uint8_t* code(CacheAddr address);
 
  private:
+  void for_each_in_memory(uint32_t slot, size_t counters,
+                          const std::function<void(size_t counter, uint64_t value)>& visit) const;
+  void give_back(uint64_t file_offset, uint64_t size_bytes);
   Status map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
                 uint64_t file_offset, const char* what);
   // Makes the memfd and maps it here; `name` is where the target can read its name.
@@ -152,6 +162,8 @@ class Region {
 
   uint64_t threads_base_ = 0;
   std::vector<uint32_t> shifts_ = std::vector<uint32_t>(translate::kThreadsMax);  // by slot, bytes
+  // By slot and counter: what has been set aside; empty where nothing has.
+  std::vector<std::vector<uint64_t>> counted_before_;
   uint64_t attic_base_ = 0;
   bool filtered_ = false;
   uint32_t ask_pages_made_ = 0;  // at the beginning of the first area's; all others are these again

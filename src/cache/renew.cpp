@@ -20,10 +20,15 @@ using namespace translate;
 // so does what callers count for: they would not tell the new unit from the old one.
 bool CodeCache::is_renewable(uint32_t id) const {
   const Unit& unit = *units_[id];
-  const bool is_first = !unit.weighed && !unit.renews;
-  return !unit.dead && (is_first || has_former_returns(unit)) && !unit.replaceable &&
-         !unit.open_calls && !unit.checked && !unit.left_to_callers() && !unit.module->gone &&
-         !unit.module->from_memory && !unit.module->generated && unit.plan.events.empty();
+  const bool is_first = (!unit.weighed && !unit.renews) || unit.for_now;
+  return (is_first || has_former_returns(unit)) && is_movable(id);
+}
+
+bool CodeCache::is_movable(uint32_t id) const {
+  const Unit& unit = *units_[id];
+  return !unit.dead && !unit.replaceable && !unit.open_calls && !unit.checked &&
+         !unit.left_to_callers() && !unit.module->gone && !unit.module->from_memory &&
+         !unit.module->generated && unit.plan.events.empty();
 }
 
 std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
@@ -116,7 +121,9 @@ void CodeCache::renew(std::span<const Renewal> wanted, std::span<const uint64_t>
   if (!has_room_for_pieces()) return;
   std::vector<uint32_t> made;
   for (const Renewal& one : wanted) {
-    if (make_again(*units_[one.unit], one)) made.push_back(one.unit);
+    if (!make_again(*units_[one.unit], one)) continue;
+    made.push_back(one.unit);
+    units_.back()->for_now = one.for_now;
   }
   for (const uint32_t id : made) move_landings(*units_[id]);
   move_links(made);

@@ -35,7 +35,8 @@ Result<std::optional<Event>> ImageRun::renew_at_rest() {
     if (service_.is_closed_ahead(slot) || service_.has_left(slot)) return std::optional<Event>();
     std::optional<std::vector<BlockRef>> open;
     std::optional<uint32_t> inside;
-    if (service_.is_held_back(slot)) {
+    const bool is_held_back = service_.is_held_back(slot);
+    if (is_held_back) {
       open = service_.open_calls_of_held(slot);
     } else {
       TRY_ASSIGN(const Signals::Outside at, signals_.bring_to_rest(tid, slot));
@@ -45,7 +46,7 @@ Result<std::optional<Event>> ImageRun::renew_at_rest() {
       if (at.position.kind == Position::Kind::kInBlock) inside = at.position.ref.unit;
     }
     if (!open) return std::optional<Event>();
-    standing.push_back({slot, std::move(*open), inside});
+    standing.push_back({slot, std::move(*open), inside, is_held_back});
   }
   service_.at_rest(standing);
   return std::optional<Event>();

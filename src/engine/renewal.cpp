@@ -2,7 +2,9 @@
 #include "engine/renewal.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
+#include <utility>
 
 #include "cache/edge_weights.h"
 #include "cache/inductions.h"
@@ -33,6 +35,10 @@ constexpr uint64_t kIncrementsForBlock = 4'000;
 constexpr uint64_t kFormerReturns = 4;
 // Of all increments, what tells how hard returns are to foretell, and what is paired then.
 constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
+// ... and what is sure to be run through soon.
+constexpr uint64_t kBusyPart = 64;
+// All is translated again when the program has run for so many times as long as translating took.
+constexpr int kTimesToCompact = 8;
 
 // But for loops that a register counts, which are none.
 uint64_t increments_of(const CodeCache& cache, const Unit& unit,
@@ -73,7 +79,8 @@ uint64_t branches_of(const Unit& unit, const placement::Solution& solution) {
 void Renewals::begin(bool always) {
   always_ = always;
   pause_ = kFirstLook;
-  next_look_ = regular_look_ = Clock::now() + pause_;
+  begun_ = Clock::now();
+  next_look_ = regular_look_ = begun_ + pause_;
 }
 
 std::vector<uint64_t> Renewals::counters(uint32_t slots) const {
@@ -101,6 +108,32 @@ std::vector<uint32_t> Renewals::worthwhile(const std::vector<uint64_t>& counters
   return result;
 }
 
+std::vector<uint32_t> Renewals::movable() const {
+  std::vector<uint32_t> result;
+  for (const auto& unit : cache_.units()) {
+    if (cache_.is_movable(unit->id)) result.push_back(unit->id);
+  }
+  return result;
+}
+
+std::vector<uint32_t> Renewals::wanted(const std::vector<uint64_t>& counters) const {
+  return compacts_ ? movable() : worthwhile(counters);
+}
+
+// Translating all again takes about half as long as translating it took.
+bool Renewals::is_time_to_compact(Clock::time_point now) {
+  if (!cache_.may_compact()) return false;
+  // Now and then, ever more seldom.
+  if (always_) return std::popcount(++looks_) == 1 && looks_ >= 8;
+  if (cache_.weights() != nullptr) return false;
+  if (2 * (cache_.stats().code_bytes - made_bytes_) < living_bytes_) return false;
+  Clock::duration spent{};
+  for (const Phase phase : {Phase::kDiscover, Phase::kPlace, Phase::kEmit, Phase::kLink}) {
+    spent += phases_.spent(phase);
+  }
+  return now - begun_ >= kTimesToCompact * spent;
+}
+
 bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   if (now < next_look_) return false;
   const PhaseTimer timer(phases_, Phase::kRenew);
@@ -116,8 +149,11 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
     return false;
   }
   if (waiting_) return false;
-  const std::vector<uint32_t> hot = worthwhile(counters(slots));
-  if (hot.empty()) return false;
+  const std::vector<uint64_t> counted = counters(slots);
+  std::vector<uint32_t> hot = worthwhile(counted);
+  compacts_ = is_time_to_compact(now);
+  if (hot.empty() && !compacts_) return false;
+  if (compacts_) hot = busy(counted, kBusyPart);
   waiting_ = true;
   refused_ = 0;
   cache_.hold(hot);
@@ -158,7 +194,7 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& sol
     if (counts.empty()) continue;
     const auto [lightest, heaviest] = std::ranges::minmax(counts);
     const bool nothing_to_choose_by = lightest == heaviest;
-    if (nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
+    if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
     CodeCache::Renewal renewal{one.unit, heaviest, {}};
     append_steps(counts, heaviest, renewal.steps);
     result.push_back(std::move(renewal));
@@ -269,9 +305,10 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
   waiting_ = false;
   if (!open) return;
   const std::vector<uint64_t> now = counters(1);
-  std::vector<uint32_t> units = worthwhile(now);
+  if (always_ && !compacts_) compacts_ = is_time_to_compact(Clock::now());
+  std::vector<uint32_t> units = wanted(now);
   if (units.empty()) return;
-  translate_again(std::move(units), {}, *open, now);
+  translate_again(std::move(units), {}, *open, now, 1);
   ledger_.hand_over(0, *open);
 }
 
@@ -279,17 +316,20 @@ void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots) {
   const PhaseTimer timer(phases_, Phase::kRenew);
   end_rest();
   const std::vector<uint64_t> now = counters(slots);
-  std::vector<uint32_t> units = worthwhile(now);
-  if (units.empty()) return;
   std::vector<BlockRef> open;
   std::vector<uint32_t> occupied;
   for (const Standing& thread : threads) {
     open.insert(open.end(), thread.open.begin(), thread.open.end());
     if (thread.inside) occupied.push_back(*thread.inside);
+    // Who is between two units may be anywhere.
+    if (!thread.inside && !thread.is_held_back) compacts_ = false;
   }
+  std::vector<uint32_t> units = wanted(now);
+  if (units.empty()) return;
+  const std::vector<uint32_t> hot = worthwhile(now);
   const bool is_left_out = std::ranges::any_of(
-      units, [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
-  translate_again(std::move(units), occupied, open, now);
+      hot, [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
+  translate_again(std::move(units), occupied, open, now, slots);
   for (const Standing& thread : threads) ledger_.hand_over(thread.slot, thread.open);
   if (is_left_out) retry();
 }
@@ -302,15 +342,26 @@ void Renewals::retry() {
 
 // `open`: the calls of all threads.
 void Renewals::translate_again(std::vector<uint32_t> units, std::span<const uint32_t> occupied,
-                               const std::vector<BlockRef>& open,
-                               const std::vector<uint64_t>& now) {
+                               const std::vector<BlockRef>& open, const std::vector<uint64_t>& now,
+                               uint32_t slots) {
   const UnitFlows flows(cache_, ledger_, now);
   if (cache_.may_pair_returns() && asked_for_pairs_ < kTimesToAsk) {
     units = pair_returns(flows, std::move(units), open, now);
   }
   std::erase_if(units,
                 [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
-  cache_.renew(weighed(solve(flows, units, open)), now);
+  std::vector<CodeCache::Renewal> renewals = weighed(solve(flows, units, open));
+  if (!std::exchange(compacts_, false)) return cache_.renew(renewals, now);
+  const std::vector<uint32_t> hot = worthwhile(now);
+  for (CodeCache::Renewal& one : renewals) {
+    one.for_now = std::ranges::find(hot, one.unit) == hot.end();
+  }
+  const uint64_t before = cache_.stats().code_bytes;
+  using GiveNumbers = CodeCache::GiveNumbers;
+  cache_.compact(std::move(renewals), now, slots,
+                 slots == 1 ? GiveNumbers::kAnew : GiveNumbers::kKept);
+  made_bytes_ = cache_.stats().code_bytes;
+  living_bytes_ = made_bytes_ - before;
 }
 
 }  // namespace tally::engine

@@ -88,6 +88,7 @@ class Renewals {
     uint32_t slot = 0;
     std::vector<BlockRef> open;      // its calls
     std::optional<uint32_t> inside;  // the unit that it has not left
+    bool is_held_back = false;       // at a return or jump
   };
   // All that run are to ask at their next return or jump, and are held back there.
   bool is_resting() const { return resting_; }
@@ -97,9 +98,14 @@ class Renewals {
 
  private:
   void retry();
+  bool is_time_to_compact(Clock::time_point now);
+  std::vector<uint32_t> movable() const;
+  // What is worth it, or everything.
+  std::vector<uint32_t> wanted(const std::vector<uint64_t>& counters) const;
   std::vector<uint64_t> counters(uint32_t slots) const;
   void translate_again(std::vector<uint32_t> units, std::span<const uint32_t> occupied,
-                       const std::vector<BlockRef>& open, const std::vector<uint64_t>& now);
+                       const std::vector<BlockRef>& open, const std::vector<uint64_t>& now,
+                       uint32_t slots);
   std::vector<uint32_t> worthwhile(const std::vector<uint64_t>& counters) const;
   // Solved units; those whose equations do not hold now are left out.
   struct Solved {
@@ -132,6 +138,10 @@ class Renewals {
   int refused_ = 0;  // of those that were waited for
   int retries_ = 0;  // since the last regular look
   int asked_for_pairs_ = 0;
+  Clock::time_point begun_;
+  bool compacts_ = false;                       // the next time
+  uint64_t made_bytes_ = 0, living_bytes_ = 0;  // of code, at the last one
+  uint64_t looks_ = 0;                          // under stress
 };
 
 }  // namespace tally::engine

@@ -191,6 +191,13 @@ bool Service::has_asks(uint32_t slot) {
   return status.ok();
 }
 
+// Memory that nobody uses any more.  If not, as above.
+bool Service::has_given_back(uint32_t slot) {
+  const Status status = cache_.give_back();
+  if (!status && !send_to_call(slot)) fail(status.error());
+  return status.ok();
+}
+
 void Service::serve(uint32_t slot) {
   // One thread at a time makes calls for us; the others wait.
   if (caller_ && *caller_ != slot) return;
@@ -221,10 +228,12 @@ void Service::serve(uint32_t slot) {
       break;
     case Request::kIndirect:
       renew(slot, Ledger::Way::kJump);
+      if (!has_given_back(slot)) return;
       resume = cache_.take_indirect(argument, target);
       break;
     case Request::kReturn:
       renew(slot, Ledger::Way::kReturn);
+      if (!has_given_back(slot)) return;
       if (load<uint32_t>(slot, tcb::kLookupsLeft) == 0) {
         cache_.is_returned_to_often(target);
         store(slot, tcb::kLookupsLeft, cache_.lookups());

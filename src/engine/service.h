@@ -178,6 +178,7 @@ class Service {
   bool send_to_call(uint32_t slot);
   translate::Ask asked(uint32_t slot) const;
   bool has_asks(uint32_t slot);
+  bool has_given_back(uint32_t slot);
   Result<CacheAddr> answer_check(uint32_t slot, uint32_t check);
   elf::UnwindRegisters registers_of(uint32_t slot, TargetAddr pc) const;
   uint64_t jump_destination(uint32_t slot, const Unit& unit, LinkAddr at) const;

@@ -1,0 +1,190 @@
+// All that runs is translated again, with what this run has counted so far, and the memory of what
+// was there before is given back.
+//
+// Problem.  On a program's first run nobody knows what will run.  What is likely to run has code,
+// counters that may never count lie among the busy ones, and each page of code that is returned to
+// often gets numbers for all its landings: two thirds more memory than a later run takes, for as
+// long as the program lives.
+//
+// Idea.  Once the program has run for much longer than it took to translate it, every unit is
+// translated again (renew.cpp), and what stood for it is nobody's any more:
+//
+//     code      | old units, pairs, arrivals, some living ones | new units ...
+//               |  page  |  page  |  page  |  page  |  page    |
+//                given back, kept,   given back ...
+//
+//     counters  their sums so far are set aside, and their memory is given back; the new ones lie
+//               by how often they count (counter_numbers.h)
+//     landings  get their numbers anew, or none, as if an earlier run had told of this one's counts
+//
+// What is nobody's is found as a collector of garbage does it: a unit that was translated again is
+// kept all the same if anything that lives leads to it (`pin`).  Each renewal leads all ways to the
+// new units, but for a few that are seldom taken: into the middle of a block, for example.
+//
+// Whole pages are given back.  The program loses its access to them first, so that a way that was
+// overlooked ends in a fault, which is told by name, and not in whatever zeros may do.  That takes
+// system calls of the program's, which are made by the thread that is being served.  Numbers of
+// landings are given anew only where that is the only one, in whose stead the monitor can be sure
+// that none has read a number and not yet gone where it leads.
+//
+// Not handled: what `is_movable` leaves out, and what another thread is in at that moment: it stays
+// where it is, with its pages.  The highest use of memory is reached while both are there.
+#include "cache/code_cache.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+
+namespace tally::engine {
+
+using namespace translate;
+
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+constexpr uint64_t page_of(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+}  // namespace
+
+bool CodeCache::may_compact() const {
+  return optimizations_.has(Optimization::kCompact) && kept_ == nullptr && !region_.is_filtered() &&
+         giving_back_.pages.empty() && !giving_back_.numbers;
+}
+
+// What is new begins with a page of its own.
+void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> counters,
+                        uint32_t slots, GiveNumbers numbers) {
+  CHECK(may_compact()) << "memory is given back already";
+  constexpr uint64_t kOften = 128;
+  std::ranges::stable_partition(wanted, [](const Renewal& one) { return one.heaviest >= kOften; });
+  for (Area& area : region_.areas()) {
+    area.used_bytes = page_of(area.used_bytes);
+    area.piece_used_bytes = page_of(area.piece_used_bytes);
+    area.cold_used_bytes = page_of(area.cold_used_bytes);
+  }
+  renew(wanted, counters);
+  region_.set_counters_aside(slots, next_counter_);
+  giving_back_.pages = pages_of_nobody();
+  giving_back_.numbers = numbers == GiveNumbers::kAnew;
+  stats_.compactions += 1;
+  has_compacted_ = true;
+}
+
+// The unit that a piece of code is of, or leads from; an arrival's and a door's, which it leads to.
+uint32_t CodeCache::owner_of(const CodeRecord& record) const {
+  switch (record.kind) {
+    case CodeRecord::Kind::kUnit:
+    case CodeRecord::Kind::kUnitCold:
+      return record.index;
+    case CodeRecord::Kind::kPair:
+    case CodeRecord::Kind::kDispatch:
+    case CodeRecord::Kind::kIndexed:
+      return sites_[record.index].unit;
+    case CodeRecord::Kind::kArrival:
+      return arrivals_[record.index].to.unit;
+    case CodeRecord::Kind::kLinkPair:
+      return links_[link_pairs_[record.index].link].first;
+    case CodeRecord::Kind::kDoor:
+      return doors_[record.index].to.unit;
+  }
+  CHECK(false) << "a record of no kind";
+}
+
+// Units to which nothing leads that lives.
+std::vector<bool> CodeCache::units_of_nobody() {
+  std::vector<bool> nobodys(units_.size());
+  std::vector<uint32_t> living;
+  for (const auto& unit : units_) {
+    nobodys[unit->id] = unit->renewed_by.has_value();
+    if (!nobodys[unit->id]) living.push_back(unit->id);
+  }
+  const auto pin_unit = [&](uint32_t unit) {
+    if (!nobodys[unit]) return;
+    nobodys[unit] = false;
+    living.push_back(unit);
+  };
+  const auto pin = [&](CacheAddr code) {
+    const CodeRecord* record = record_at(code);
+    if (record == nullptr) return;  // the gateway, an ask
+    pin_unit(owner_of(*record));
+    if (record->kind == CodeRecord::Kind::kLinkPair) pin_unit(link_pairs_[record->index].to.unit);
+  };
+  landings_.for_each([&](uint64_t, CacheAddr code) { pin(code); });
+  known_targets_.for_each([&](BlockRef to) { pin_unit(to.unit); });
+  while (!living.empty()) {
+    const Unit& unit = *units_[living.back()];
+    living.pop_back();
+    for (const Link& link : unit.code.links) {
+      if (link.field != CacheAddr()) pin(branch_target(link.field));
+    }
+    for (uint32_t i = 0; i < unit.code.sites.size(); ++i) {
+      const SiteState& state = sites_[unit.first_site + i];
+      for (const Pair& pair : state.pairs) {
+        if (!pair.cut) pin_unit(pair.to.unit);
+      }
+    }
+  }
+  return nobodys;
+}
+
+std::vector<CacheRange> CodeCache::pages_of_nobody() {
+  const std::vector<bool> nobodys = units_of_nobody();
+  std::vector<CacheRange> result;
+  const auto add_page = [&](CacheAddr page) {
+    if (is_given_back(page)) return;
+    if (result.empty() || result.back().end != page) result.push_back({page, page});
+    result.back().end += kPageBytes;
+  };
+  for (const std::vector<CodeRecord>& part : records_) {
+    // From where on all is nobody's.
+    std::optional<CacheAddr> since;
+    for (const CodeRecord& record : part) {
+      // What lies behind the last one's beginning is new.
+      const bool is_nobodys = &record != &part.back() && nobodys[owner_of(record)];
+      if (is_nobodys && !since) since = record.begin;
+      if (is_nobodys || !since) continue;
+      CacheAddr page(page_of(since->value()));
+      for (; page + kPageBytes <= record.begin; page += kPageBytes) add_page(page);
+      since.reset();
+    }
+  }
+  return result;
+}
+
+bool CodeCache::is_given_back(CacheAddr code) const {
+  return std::ranges::any_of(given_back_,
+                             [&](const CacheRange& pages) { return pages.contains(code); });
+}
+
+// Where the kernel refuses, things stay as they are.
+Status CodeCache::give_back() {
+  while (!giving_back_.pages.empty()) {
+    const CacheRange pages = giving_back_.pages.back();
+    TRY_ASSIGN(
+        const int64_t result,
+        remote_call_(SYS_mprotect, {pages.begin.value(), pages.size_bytes(), PROT_NONE, 0, 0, 0}));
+    giving_back_.pages.pop_back();
+    if (result != 0) continue;
+    region_.give_back_code(pages);
+    given_back_.push_back(pages);
+    stats_.given_back_bytes += pages.size_bytes();
+  }
+  if (!giving_back_.numbers) return Ok{};
+  TRY_ASSIGN(const int64_t result,
+             remote_call_(SYS_madvise, {region_.tables_base() + uint64_t{tables::kLandingNumbers},
+                                        tables::kLandingNumbersEnd - tables::kLandingNumbers,
+                                        MADV_DONTNEED, 0, 0, 0}));
+  giving_back_.numbers = false;
+  if (result != 0 || landings_.numbers_no_more()) return Ok{};
+  landings_.begin_again([this](uint64_t original) {
+    const auto found = blocks_.find(original);
+    return found && *found != kGone ? returns_expected_at(unpack(*found)) : ReturnsTo::kSome;
+  });
+  return Ok{};
+}
+
+}  // namespace tally::engine
