@@ -191,8 +191,10 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& sol
   for (const Solved& one : solved) {
     const Unit& unit = cache_.unit(one.unit);
     const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, one.solution);
-    if (counts.empty()) continue;
-    const auto [lightest, heaviest] = std::ranges::minmax(counts);
+    const auto [lightest, heaviest] =
+        counts.empty() ? std::ranges::minmax_result{one.solution.nodes[0].value,
+                                                    one.solution.nodes[0].value}
+                       : std::ranges::minmax(counts);
     const bool nothing_to_choose_by = lightest == heaviest;
     if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
     CodeCache::Renewal renewal{one.unit, heaviest, {}};
