@@ -66,6 +66,7 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
     area.piece_used_bytes = page_of(area.piece_used_bytes);
     area.cold_used_bytes = page_of(area.cold_used_bytes);
   }
+  counter_numbers_.begin_again();
   renew(wanted, counters);
   region_.set_counters_aside(slots, next_counter_);
   giving_back_.pages = pages_of_nobody();

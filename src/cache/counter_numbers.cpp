@@ -69,6 +69,12 @@ void CounterNumbers::begin_page(Expected expected) {
   others_.free.push_back({first, first + kCalm});
 }
 
+void CounterNumbers::begin_again() {
+  const uint32_t pages = pages_;
+  *this = CounterNumbers();
+  pages_ = pages;
+}
+
 uint32_t CounterNumbers::take(Expected expected) {
   if (expected == Expected::kSeldom && seldom_among_others_ < kSeldomAmongOthers) {
     ++seldom_among_others_;

@@ -57,6 +57,8 @@ class CounterNumbers {
   // Pages in a group: each kind's next one has twice as many.
   static constexpr uint32_t kGroupMin = 8, kGroupMax = 64;
 
+  // From now on pages are begun as if there had been none.
+  void begin_again();
   // A number that nobody has had.
   uint32_t take(Expected expected);
 
