@@ -134,6 +134,12 @@ std::vector<bool> CodeCache::units_of_nobody() {
 
 std::vector<CacheRange> CodeCache::pages_of_nobody() {
   const std::vector<bool> nobodys = units_of_nobody();
+  const auto is_nobodys = [&](const CodeRecord& record) {
+    if (nobodys[owner_of(record)]) return true;
+    if (record.kind != CodeRecord::Kind::kPair) return false;
+    const Pair& pair = sites_[record.index].pairs[record.pair];
+    return pair.cut && nobodys[pair.to.unit];
+  };
   std::vector<CacheRange> result;
   const auto add_page = [&](CacheAddr page) {
     if (is_given_back(page)) return;
@@ -145,9 +151,9 @@ std::vector<CacheRange> CodeCache::pages_of_nobody() {
     std::optional<CacheAddr> since;
     for (const CodeRecord& record : part) {
       // What lies behind the last one's beginning is new.
-      const bool is_nobodys = &record != &part.back() && nobodys[owner_of(record)];
-      if (is_nobodys && !since) since = record.begin;
-      if (is_nobodys || !since) continue;
+      const bool goes_on = &record != &part.back() && is_nobodys(record);
+      if (goes_on && !since) since = record.begin;
+      if (goes_on || !since) continue;
       CacheAddr page(page_of(since->value()));
       for (; page + kPageBytes <= record.begin; page += kPageBytes) add_page(page);
       since.reset();
