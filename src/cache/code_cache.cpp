@@ -343,11 +343,14 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.seldom_blocks = known.expected.seldom_blocks;
   unit.idle_edges = known.expected.idle_edges;
   unit.led_from = known.expected.led_from;
-  // Where nothing is known of what will run, counters lie in the order in which code is made.
+  // What is not known to run may have code later or never: its counters lie in the order in which
+  // that is made.
   const std::vector<Expected>& each = known.expected.counters;
-  const bool when_made = each.empty() && !unit.plan.followed.empty() && may_defer(unit);
+  const bool when_made = !unit.plan.followed.empty() && may_defer(unit);
   std::vector<int32_t> numbers(known.counters, kUnnumbered);
-  for (uint32_t i = 0; i < known.counters && !when_made; ++i) {
+  for (uint32_t i = 0; i < known.counters; ++i) {
+    const bool may_never_be_made = each.empty() || each[i] == Expected::kIdle;
+    if (when_made && may_never_be_made) continue;
     const Expected expected = each.empty() ? Expected::kSome : each[i];
     numbers[i] = static_cast<int32_t>(allocate_counter(expected));
   }
