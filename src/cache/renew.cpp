@@ -131,7 +131,12 @@ void CodeCache::renew(std::span<const Renewal> wanted, std::span<const uint64_t>
                       [this](BlockRef to) { return known_way(to); });
   move_pairs(made);
   for (const uint32_t id : made) repeat_pairs(*units_[id], counters);
-  for (const uint32_t id : made) join_links(*units_[*units_[id]->renewed_by]);
+  for (const uint32_t id : made) {
+    // Nobody comes to the old one's branches any more.
+    const Unit& old = *units_[id];
+    for (uint32_t i = 0; i < old.code.links.size(); ++i) link_waits_[old.first_link + i] = 0;
+    join_links(*units_[*old.renewed_by]);
+  }
 }
 
 // Returns behind calls go to the new unit.
