@@ -502,7 +502,8 @@ class CodeCache : public Translated {
   bool make_again(Unit& old, const Renewal& renewal);
   uint32_t owner_of(const CodeRecord& record) const;
   std::vector<bool> units_of_nobody();
-  std::vector<CacheRange> pages_of_nobody();
+  std::vector<CacheRange> pages_of(const std::vector<bool>& nobodys) const;
+  void give_back_tables(const std::vector<bool>& nobodys);
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.
   using TimesLed = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;

@@ -69,7 +69,9 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   counter_numbers_.begin_again();
   renew(wanted, counters);
   region_.set_counters_aside(slots, next_counter_);
-  giving_back_.pages = pages_of_nobody();
+  const std::vector<bool> nobodys = units_of_nobody();
+  giving_back_.pages = pages_of(nobodys);
+  give_back_tables(nobodys);
   giving_back_.numbers = numbers == GiveNumbers::kAnew;
   stats_.compactions += 1;
   has_compacted_ = true;
@@ -132,8 +134,26 @@ std::vector<bool> CodeCache::units_of_nobody() {
   return nobodys;
 }
 
-std::vector<CacheRange> CodeCache::pages_of_nobody() {
-  const std::vector<bool> nobodys = units_of_nobody();
+// Those that only indirect branches of nobody's units go by.
+void CodeCache::give_back_tables(const std::vector<bool>& nobodys) {
+  std::vector<bool> is_used((next_table_ - tables::kHashTables) / kPageBytes + 1);
+  const auto page_at = [](uint32_t table) { return (table - tables::kHashTables) / kPageBytes; };
+  const auto use = [&](uint32_t table) {
+    if (table != 0) is_used[page_at(table)] = true;
+  };
+  for (const SiteState& state : sites_) {
+    if (nobodys[state.unit]) continue;
+    use(state.table_offset);
+    if (state.by_index != nullptr) use(state.by_index->table_offset);
+  }
+  // The last one may be used yet.
+  for (uint64_t page = 0; page < page_at(next_table_); ++page) {
+    if (!is_used[page]) region_.give_back_table(tables::kHashTables + page * kPageBytes, kPageBytes);
+  }
+}
+
+// Of the code cache, those on which nothing is but what is nobody's.
+std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) const {
   const auto is_nobodys = [&](const CodeRecord& record) {
     if (nobodys[owner_of(record)]) return true;
     if (record.kind != CodeRecord::Kind::kPair) return false;

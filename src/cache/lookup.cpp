@@ -361,6 +361,12 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
     // Another thread may have asked for the same pair a moment ago.
     if (!pair.cut && pair.target == target) return pair.stub.accept;
   }
+  // Nobody else will come by what was translated again: who is there yet goes on by a way of its own.
+  if (units_[state.unit]->renewed_by) {
+    Pair& pair = add_pair(state, target, ref, MayBeRest::kNo);
+    pair.cut = true;
+    return pair.stub.accept;
+  }
   if (!may_join(state, target)) compare_always(site_id);
   if (came_to_compare_whole_ && state.site.unspilled) keep_flags(site_id);
   const Pair& pair = add_pair(state, target, ref, may);

@@ -122,6 +122,10 @@ class Region {
   // The memory of code that nobody will run any more, whole pages; the target must have lost its
   // access to it (cache/compact.h).
   void give_back_code(CacheRange pages);
+  // The same of a table, whole pages, that nobody will look into.
+  void give_back_table(uint64_t offset, uint64_t size_bytes) {
+    give_back(translate::kTablesFileOffset + offset, size_bytes);
+  }
   // Of a thread that stands still.
   void add_to_counter(uint32_t slot, uint32_t counter, int64_t amount);
   TouchedMemory touched() const;
