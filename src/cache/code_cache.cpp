@@ -18,7 +18,7 @@ namespace {
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
 // Bodies, pieces, and what runs seldom.
-constexpr size_t kAreaParts = 3;
+constexpr size_t kAreaParts = 5;
 
 }  // namespace
 
@@ -400,10 +400,9 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   };
   request.idle_edges = unit.idle_edges;
   set_led(unit, procedure, request);
-  isa::Assembler hot(area.memory + area.used_bytes, kAreaPieces - area.used_bytes,
-                     area.base + area.used_bytes);
-  const uint64_t cold_at = kAreaHalfBytes + area.cold_used_bytes;
-  isa::Assembler cold(area.memory + cold_at, kAreaColdEnd - cold_at, area.base + cold_at);
+  unit.lies = place_of(unit, procedure, area);
+  const Room bodies = area.bodies(unit.lies), seldom = area.cold(unit.lies);
+  isa::Assembler hot = area.assembler(bodies), cold = area.assembler(seldom);
   unit.code = emit_unit(hot, cold, request);
   if (unit.code.size_bytes == 0) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
@@ -420,8 +419,8 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   // Not before: what does not fit was perhaps made ahead, and then the run goes on without it.
   next_block_ += static_cast<uint32_t>(unit.procedure.blocks.size());
   next_edge_ += static_cast<uint32_t>(unit.procedure.edges.size());
-  area.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
-  area.cold_used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
+  bodies.used_bytes += (unit.code.body_bytes + 15u) & ~15u;
+  seldom.used_bytes += (unit.code.cold_bytes + 15u) & ~15u;
   note_resumes(unit.code);
   return Ok{};
 }
@@ -549,8 +548,10 @@ void CodeCache::seal() {
 
 size_t CodeCache::record_index(const Area& area, CacheAddr address) {
   const size_t first = kAreaParts * area.index;
-  if (address < area.base + kAreaPieces) return first;
-  return first + (address < area.base + kAreaHalfBytes ? 1 : 2);
+  const auto offset = static_cast<uint64_t>(address - area.base);
+  constexpr std::array kEnds = {kAreaBodiesEnd, kAreaPieces, kAreaHalfBytes, kAreaColdEnd};
+  static_assert(kEnds.size() + 1 == kAreaParts);
+  return first + static_cast<size_t>(std::ranges::upper_bound(kEnds, offset) - kEnds.begin());
 }
 
 void CodeCache::add_record(const Area& area, const CodeRecord& record) {
@@ -569,7 +570,7 @@ void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)
 
 const CodeRecord* CodeCache::record_at(CacheAddr address) const {
   for (const Area& area : region_.areas()) {
-    if (address < area.base || address >= area.base + kAreaColdEnd) continue;
+    if (address < area.base || address >= area.base + kAreaCodeEnd) continue;
     const size_t part = record_index(area, address);
     if (part >= records_.size()) return nullptr;
     const auto& records = records_[part];

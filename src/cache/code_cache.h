@@ -500,6 +500,7 @@ class CodeCache : public Translated {
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   bool is_current(const Unit& unit) const;
   bool make_again(Unit& old, const Renewal& renewal);
+  translate::Lies place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const;
   uint32_t owner_of(const CodeRecord& record) const;
   std::vector<bool> units_of_nobody();
   std::vector<CacheRange> pages_of(const std::vector<bool>& nobodys) const;
@@ -721,7 +722,7 @@ auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const Co
 template <class Emit>
 auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit, Begins begins) {
   constexpr uint64_t kPieceBytesMax = 1024;
-  using translate::kAreaHalfBytes, translate::kAreaPieces;
+  using translate::kAreaBodiesEnd, translate::kAreaHalfBytes, translate::kAreaPieces;
   // In the bodies' part if its own is full.
   const bool apart = optimizations_.has(Optimization::kOrder) &&
                      area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
@@ -731,7 +732,7 @@ auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit, Begi
     used_bytes = (used_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
   }
   const uint64_t at = apart ? kAreaPieces + used_bytes : used_bytes;
-  const uint64_t end = apart ? kAreaHalfBytes : kAreaPieces;
+  const uint64_t end = apart ? kAreaHalfBytes : kAreaBodiesEnd;
   isa::Assembler as(area.memory + at, end - at, area.base + at);
   CodeRecord placed = record;
   placed.begin = as.here();

@@ -77,6 +77,19 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   has_compacted_ = true;
 }
 
+// Where a unit is to lie.  One that is known to stay, and would keep a page for itself, lies with
+// its like, as long as there is room for whatever parts they will have.
+Lies CodeCache::place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const {
+  const bool may_compact_later =
+      optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
+  const bool stays = unit.open_calls || !unit.plan.events.empty();
+  if (!may_compact_later || !stays) return Lies::kAmongOthers;
+  const uint64_t bytes_max = area.staying_bytes_max + 2 * emit_bound_bytes(procedure);
+  if (bytes_max > kAreaStayingBytes) return Lies::kAmongOthers;
+  area.staying_bytes_max = bytes_max;
+  return Lies::kAmongStaying;
+}
+
 // The unit that a piece of code is of, or leads from; an arrival's and a door's, which it leads to.
 uint32_t CodeCache::owner_of(const CodeRecord& record) const {
   switch (record.kind) {

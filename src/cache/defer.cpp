@@ -86,12 +86,12 @@ Status CodeCache::emit_late(Unit& unit, std::span<const uint32_t> blocks) {
                       unit.module->path, unit.address_of(b).value());
   }
   Area& area = *unit.area;
-  const uint64_t at = kAreaHalfBytes + area.cold_used_bytes;
-  if (at + late_bound_bytes(procedure, blocks, unit.code) > kAreaColdEnd) {
+  const Room room = area.cold(unit.lies);
+  if (room.next() + late_bound_bytes(procedure, blocks, unit.code) > room.end) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }
-  isa::Assembler cold(area.memory + at, kAreaColdEnd - at, area.base + at);
+  isa::Assembler cold = area.assembler(room);
   EmitRequest request = emit_request(unit, procedure, area);
   request.view = &file;
   request.returns = unit.code.returns;
@@ -101,7 +101,7 @@ Status CodeCache::emit_late(Unit& unit, std::span<const uint32_t> blocks) {
   };
   translate::emit_late(cold, request, blocks, unit.code);
   const UnitCode::LatePart& part = unit.code.late.back();
-  area.cold_used_bytes += (part.end - part.begin + 15u) & ~15u;
+  room.used_bytes += (part.end - part.begin + 15u) & ~15u;
   take_asks(unit.code, area);
   return Ok{};
 }

@@ -75,7 +75,7 @@ Status CodeCache::check_room() const {
     return make_error("the program needs more than {} counters", tcb::kCountersMax);
   }
   for (const Area& area : region_.areas()) {
-    if (area.used_bytes + kSpareBytes > kAreaPieces ||
+    if (area.used_bytes + kSpareBytes > kAreaBodiesEnd ||
         kAreaHalfBytes + area.cold_used_bytes + kSpareBytes > kAreaColdEnd) {
       return make_error("the code cache is full ({} MB); the program runs more code than fits",
                         kAreaSizeBytes >> 20);

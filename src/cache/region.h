@@ -22,6 +22,13 @@ namespace tally::engine {
 using RemoteCall =
     std::function<Result<int64_t>(long number, const std::array<uint64_t, 6>& arguments)>;
 
+// Where in an area code is to lie.
+struct Room {
+  uint64_t begin = 0, end = 0;  // offsets in the area
+  uint64_t& used_bytes;
+  uint64_t next() const { return begin + used_bytes; }
+};
+
 struct Area {
   uint32_t index = 0;
   CacheAddr base;  // in the target
@@ -29,10 +36,25 @@ struct Area {
   uint64_t used_bytes = 0;        // of the first half, up to kAreaPieces: bodies
   uint64_t piece_used_bytes = 0;  // of what lies behind: pairs, arrivals
   uint64_t cold_used_bytes = 0;   // of the second half: what runs seldom
+  uint64_t staying_used_bytes = 0, staying_cold_used_bytes = 0;  // of the ends of the two
+  uint64_t staying_bytes_max = 0;  // that all will need that lie there
   translate::GatewayCode gateway;
   std::vector<translate::Ask> asks;  // by number (translate::asks)
   uint32_t ask_pages = 0;            // that are mapped
 
+  Room bodies(translate::Lies lies) {
+    using translate::kAreaBodiesEnd, translate::kAreaPieces;
+    if (lies == translate::Lies::kAmongOthers) return {0, kAreaBodiesEnd, used_bytes};
+    return {kAreaBodiesEnd, kAreaPieces, staying_used_bytes};
+  }
+  Room cold(translate::Lies lies) {
+    using translate::kAreaCodeEnd, translate::kAreaColdEnd, translate::kAreaHalfBytes;
+    if (lies == translate::Lies::kAmongOthers) return {kAreaHalfBytes, kAreaColdEnd, cold_used_bytes};
+    return {kAreaColdEnd, kAreaCodeEnd, staying_cold_used_bytes};
+  }
+  isa::Assembler assembler(const Room& room) const {
+    return {memory + room.next(), room.end - room.next(), base + room.next()};
+  }
   uint32_t asks_max() const { return ask_pages * translate::asks::kPerPage; }
   bool is_among_asks(CacheAddr address) const {
     const auto offset = static_cast<uint64_t>(address - base);

@@ -113,7 +113,7 @@ BlockRef CodeCache::newest(BlockRef ref) const {
 bool CodeCache::has_room_for_pieces() const {
   constexpr uint64_t kSpareBytes = 16 << 20;
   return std::ranges::all_of(region_.areas(), [](const Area& area) {
-    return area.used_bytes + kSpareBytes <= kAreaPieces;
+    return area.used_bytes + kSpareBytes <= kAreaBodiesEnd;
   });
 }
 

@@ -126,7 +126,7 @@ bool Renewals::is_time_to_compact(Clock::time_point now) {
   // Now and then, ever more seldom.
   if (always_) return std::popcount(++looks_) == 1 && looks_ >= 8;
   if (cache_.weights() != nullptr) return false;
-  if (2 * (cache_.stats().code_bytes - made_bytes_) < living_bytes_) return false;
+  if (4 * (cache_.stats().code_bytes - made_bytes_) < living_bytes_) return false;
   Clock::duration spent{};
   for (const Phase phase : {Phase::kDiscover, Phase::kPlace, Phase::kEmit, Phase::kLink}) {
     spent += phases_.spent(phase);

@@ -173,6 +173,10 @@ inline constexpr uint64_t kAreaSizeBytes = 256ull << 20;
 inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;
 // What leads from one place to another lies apart from bodies, in the last part of the first half.
 inline constexpr uint64_t kAreaPieces = 104ull << 20;
+// What is never moved (cache/compact.cpp) lies at the end of the bodies, and of what runs seldom.
+inline constexpr uint64_t kAreaStayingBytes = 1ull << 20;
+enum class Lies : uint8_t { kAmongOthers, kAmongStaying };
+inline constexpr uint64_t kAreaBodiesEnd = kAreaPieces - kAreaStayingBytes;
 
 // Places at which threads ask that stand at them, each known by its address.  They are all alike,
 // so they take one page of memory, or a few, mapped again and again; behind them in each page is
@@ -198,7 +202,8 @@ inline constexpr bool is_in_tail(uint64_t offset) {
 }
 static_assert(number_at(offset_of(kPerPage + 3) + kBytes - 1) == kPerPage + 3);
 }  // namespace asks
-inline constexpr uint64_t kAreaColdEnd = asks::kBegin;
+inline constexpr uint64_t kAreaCodeEnd = asks::kBegin;
+inline constexpr uint64_t kAreaColdEnd = kAreaCodeEnd - kAreaStayingBytes;
 inline constexpr uint32_t kThreadsMax = 1024;
 inline constexpr uint32_t kAreasMax = 16;
 
