@@ -33,10 +33,13 @@ cfg::Procedure CodeCache::outline(const cfg::Procedure& p) {
   return result;
 }
 
-// The procedure with its instructions again; nothing where its code is another by now.
+// The procedure with its instructions again, for which there is memory; nothing where its code is
+// another by now.
 std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit,
-                                                           const cfg::CodeView& view) {
+                                                           const cfg::CodeView& view,
+                                                           std::vector<isa::Insn> memory) {
   cfg::Procedure result = outline(unit.procedure);
+  result.insns = std::move(memory);
   result.insns.resize(unit.insn_sizes.size());
   for (const cfg::Block& block : result.blocks) {
     if (!decode_block(view, unit.insn_sizes, block, result)) return std::nullopt;

@@ -496,10 +496,12 @@ class CodeCache : public Translated {
   CacheAddr link_pair(uint32_t link_id, BlockRef to);
   static cfg::Procedure outline(const cfg::Procedure& procedure);
   static std::optional<cfg::Procedure> with_instructions(const Unit& unit,
-                                                         const cfg::CodeView& view);
+                                                         const cfg::CodeView& view,
+                                                         std::vector<isa::Insn> memory);
   std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
   bool is_current(const Unit& unit) const;
   bool make_again(Unit& old, const Renewal& renewal);
+  bool make_again(Unit& old, const cfg::Procedure& procedure, const Renewal& renewal);
   translate::Lies place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const;
   uint32_t owner_of(const CodeRecord& record) const;
   std::vector<bool> units_of_nobody();
@@ -624,7 +626,7 @@ class CodeCache : public Translated {
   PhaseTimes& phases_;
   Optimizations optimizations_;
   bool defers_always_ = false;
-  std::vector<isa::Insn> late_insns_;  // of the procedure that a late part is made of
+  std::vector<isa::Insn> late_insns_;  // of the procedure that is looked at once more
   size_t indexed_above_pairs_ = kPairsInChain;
   // The procedure that is being translated.
   std::shared_ptr<KnownProcedure> unshared_ = std::make_shared<KnownProcedure>();

@@ -161,7 +161,8 @@ void CodeCache::give_back_tables(const std::vector<bool>& nobodys) {
   }
   // The last one may be used yet.
   for (uint64_t page = 0; page < page_at(next_table_); ++page) {
-    if (!is_used[page]) region_.give_back_table(tables::kHashTables + page * kPageBytes, kPageBytes);
+    if (!is_used[page])
+      region_.give_back_table(tables::kHashTables + page * kPageBytes, kPageBytes);
   }
 }
 

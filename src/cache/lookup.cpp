@@ -361,7 +361,8 @@ CacheAddr CodeCache::join_pair(uint32_t site_id, TargetAddr target, BlockRef ref
     // Another thread may have asked for the same pair a moment ago.
     if (!pair.cut && pair.target == target) return pair.stub.accept;
   }
-  // Nobody else will come by what was translated again: who is there yet goes on by a way of its own.
+  // Nobody else will come by what was translated again: who is there yet goes on by a way of its
+  // own.
   if (units_[state.unit]->renewed_by) {
     Pair& pair = add_pair(state, target, ref, MayBeRest::kNo);
     pair.cut = true;

@@ -49,7 +49,8 @@ struct Area {
   }
   Room cold(translate::Lies lies) {
     using translate::kAreaCodeEnd, translate::kAreaColdEnd, translate::kAreaHalfBytes;
-    if (lies == translate::Lies::kAmongOthers) return {kAreaHalfBytes, kAreaColdEnd, cold_used_bytes};
+    if (lies == translate::Lies::kAmongOthers)
+      return {kAreaHalfBytes, kAreaColdEnd, cold_used_bytes};
     return {kAreaColdEnd, kAreaCodeEnd, staying_cold_used_bytes};
   }
   isa::Assembler assembler(const Room& room) const {

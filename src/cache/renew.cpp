@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/sieve.h"
 #include "cache/code_cache.h"
@@ -70,9 +71,16 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
   if (!has_room_for_guesses() || area == nullptr || area->is_for_pieces() || !is_current(old)) {
     return false;
   }
-  const std::optional<cfg::Procedure> procedure = with_instructions(old, old.module->view);
+  std::optional<cfg::Procedure> procedure =
+      with_instructions(old, old.module->view, std::exchange(late_insns_, {}));
   if (!procedure) return false;
-  std::unique_ptr<Unit> unit = again(old, *procedure);
+  const bool done = make_again(old, *procedure, renewal);
+  late_insns_ = std::move(procedure->insns);
+  return done;
+}
+
+bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Renewal& renewal) {
+  std::unique_ptr<Unit> unit = again(old, procedure);
   KnownProcedure known;
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
@@ -80,18 +88,17 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
     MeasuredWeights measured{
         {}, renewal.steps, optimizations_.has(Optimization::kOrder), false, may_defer(*unit)};
     if (may_induce(*unit)) {
-      measured.is_inductive = inductive_blocks(*procedure, unit->insn_sizes, view);
+      measured.is_inductive = inductive_blocks(procedure, unit->insn_sizes, view);
     }
-    known.plan =
-        make_plan(*procedure, view, placement_, measured, [&] { return known.counters++; });
+    known.plan = make_plan(procedure, view, placement_, measured, [&] { return known.counters++; });
     if (placement_ == PlacementKind::kEdges) {
-      find_inductions(*procedure, unit->insn_sizes, view, known.plan);
+      find_inductions(procedure, unit->insn_sizes, view, known.plan);
     }
-    known.expected = expected_counts(*procedure, known.plan, known.counters, renewal.steps,
+    known.expected = expected_counts(procedure, known.plan, known.counters, renewal.steps,
                                      static_cast<uint32_t>(std::bit_width(renewal.heaviest)));
   }
   number_probes(*unit, known);
-  if (!emit(*unit, *procedure, *unit->area)) return false;
+  if (!emit(*unit, procedure, *unit->area)) return false;
   by_range_.remove(old.module->id, old.procedure.range, old.id);
   blocks_.remove(old.id, old.procedure, old.module->bias);
   old.dead = true;

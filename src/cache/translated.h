@@ -35,10 +35,10 @@ enum class Arrival : uint8_t { kCall, kJump, kReturn };
 struct Unit {
   uint32_t id = 0;
   Module* module = nullptr;
-  Area* area = nullptr;             // holds it, and the pieces that lead from it and into it
+  Area* area = nullptr;  // holds it, and the pieces that lead from it and into it
   translate::Lies lies = translate::Lies::kAmongOthers;  // where in it
-  cfg::Procedure procedure;         // without its instructions
-  std::vector<uint8_t> insn_sizes;  // by instruction
+  cfg::Procedure procedure;                              // without its instructions
+  std::vector<uint8_t> insn_sizes;                       // by instruction
   translate::Plan plan;
   translate::UnitCode code;
   profile::Provenance provenance = profile::Provenance::kFlow;

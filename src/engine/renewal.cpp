@@ -38,7 +38,7 @@ constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
 // ... and what is sure to be run through soon.
 constexpr uint64_t kBusyPart = 64;
 // All is translated again when the program has run for so many times as long as translating took.
-constexpr int kTimesToCompact = 8;
+constexpr int kTimesToCompact = 16;
 
 // But for loops that a register counts, which are none.
 uint64_t increments_of(const CodeCache& cache, const Unit& unit,
@@ -126,7 +126,7 @@ bool Renewals::is_time_to_compact(Clock::time_point now) {
   // Now and then, ever more seldom.
   if (always_) return std::popcount(++looks_) == 1 && looks_ >= 8;
   if (cache_.weights() != nullptr) return false;
-  if (4 * (cache_.stats().code_bytes - made_bytes_) < living_bytes_) return false;
+  if (3 * (cache_.stats().code_bytes - made_bytes_) < living_bytes_) return false;
   Clock::duration spent{};
   for (const Phase phase : {Phase::kDiscover, Phase::kPlace, Phase::kEmit, Phase::kLink}) {
     spent += phases_.spent(phase);
@@ -192,9 +192,9 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& sol
     const Unit& unit = cache_.unit(one.unit);
     const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, one.solution);
     const auto [lightest, heaviest] =
-        counts.empty() ? std::ranges::minmax_result{one.solution.nodes[0].value,
-                                                    one.solution.nodes[0].value}
-                       : std::ranges::minmax(counts);
+        counts.empty()
+            ? std::ranges::minmax_result{one.solution.nodes[0].value, one.solution.nodes[0].value}
+            : std::ranges::minmax(counts);
     const bool nothing_to_choose_by = lightest == heaviest;
     if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
     CodeCache::Renewal renewal{one.unit, heaviest, {}};
