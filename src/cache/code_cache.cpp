@@ -572,6 +572,7 @@ void CodeCache::for_each_dispatch(const std::function<void(CacheAddr, CacheAddr)
 }
 
 const CodeRecord* CodeCache::record_at(CacheAddr address) const {
+  CHECK(!is_given_back(address)) << "a way to code that was given back, at " << address.value();
   for (const Area& area : region_.areas()) {
     if (address < area.base || address >= area.base + kAreaCodeEnd) continue;
     const size_t part = record_index(area, address);

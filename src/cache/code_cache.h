@@ -687,7 +687,7 @@ class CodeCache : public Translated {
     std::vector<CacheRange> pages;
     bool numbers = false;  // of landings, all
   } giving_back_;          // as soon as can be
-  std::vector<CacheRange> given_back_;
+  std::vector<CacheRange> given_back_;  // by address
   bool has_compacted_ = false;
   struct Shortcut {  // a direct branch to a linkage stub, and where it was led
     uint32_t link = 0;

@@ -197,8 +197,8 @@ std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) co
 }
 
 bool CodeCache::is_given_back(CacheAddr code) const {
-  return std::ranges::any_of(given_back_,
-                             [&](const CacheRange& pages) { return pages.contains(code); });
+  const auto behind = std::ranges::upper_bound(given_back_, code, {}, &CacheRange::begin);
+  return behind != given_back_.begin() && (behind - 1)->contains(code);
 }
 
 // Where the kernel refuses, things stay as they are.
@@ -211,7 +211,8 @@ Status CodeCache::give_back() {
     giving_back_.pages.pop_back();
     if (result != 0) continue;
     region_.give_back_code(pages);
-    given_back_.push_back(pages);
+    given_back_.insert(std::ranges::upper_bound(given_back_, pages.begin, {}, &CacheRange::begin),
+                       pages);
     stats_.given_back_bytes += pages.size_bytes();
   }
   if (!giving_back_.numbers) return Ok{};

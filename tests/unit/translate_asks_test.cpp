@@ -97,7 +97,7 @@ TEST(AskNumbers, FillTheZone) {
   const uint32_t last = asks::kPagesMax * asks::kPerPage - 1;
   EXPECT_EQ(asks::number_at(asks::offset_of(last)), last);
   EXPECT_LE(asks::offset_of(last) + asks::kBytes, kAreaSizeBytes);
-  EXPECT_EQ(asks::offset_of(0), kAreaColdEnd);
+  EXPECT_EQ(asks::offset_of(0), kAreaCodeEnd);
 }
 
 }  // namespace
