@@ -109,6 +109,7 @@ struct CacheStats {
   uint64_t rests = 0;             // indirect branches with a target that is not counted (rest.cpp)
   uint64_t renewed = 0;           // units that others stand for, with this run's own weights ...
   uint64_t compactions = 0;       // times that all was translated again ...
+  uint64_t most_bytes = 0;        // of the target's memory for us, before some was given back
   uint64_t given_back_bytes = 0;  // ... and the code cache that was given back then
   uint64_t paired_late = 0;       // ... and of them, those whose returns no longer jump
   uint64_t sealed = 0;            // branches through pointers that last, which are not compared ...
@@ -288,6 +289,8 @@ class CodeCache : public Translated {
                GiveNumbers numbers);
   // Gives it back.  Errors: a system call of the target's is under way; then once more.
   Status give_back();
+  // Of the target's, that there is for us.
+  uint64_t memory_bytes() const;
   // Whether code was there that nobody should run any more.
   bool is_given_back(CacheAddr code) const;
   // All returns ask the monitor, and the indirect jumps of these units, until that is over.
@@ -683,10 +686,11 @@ class CodeCache : public Translated {
     bool by_index = false;  // the head, too
   };
   std::vector<HeldJump> held_jumps_;
-  struct {
+  struct GivingBack {
     std::vector<CacheRange> pages;
     bool numbers = false;  // of landings, all
-  } giving_back_;          // as soon as can be
+  };
+  GivingBack giving_back_;              // as soon as can be
   std::vector<CacheRange> given_back_;  // by address
   bool has_compacted_ = false;
   struct Shortcut {  // a direct branch to a linkage stub, and where it was led

@@ -50,6 +50,12 @@ constexpr uint64_t page_of(uint64_t bytes) {
 
 }  // namespace
 
+uint64_t CodeCache::memory_bytes() const {
+  const TouchedMemory touched = region_.touched();
+  return touched.tables_bytes + landings_.touched_bytes() + touched.code_bytes +
+         touched.threads_bytes;
+}
+
 bool CodeCache::may_compact() const {
   return optimizations_.has(Optimization::kCompact) && kept_ == nullptr && !region_.is_filtered() &&
          giving_back_.pages.empty() && !giving_back_.numbers;
@@ -68,6 +74,7 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   }
   counter_numbers_.begin_again();
   renew(wanted, counters);
+  stats_.most_bytes = std::max(stats_.most_bytes, memory_bytes());
   region_.set_counters_aside(slots, next_counter_);
   const std::vector<bool> nobodys = units_of_nobody();
   giving_back_.pages = pages_of(nobodys);
@@ -201,8 +208,10 @@ bool CodeCache::is_given_back(CacheAddr code) const {
   return behind != given_back_.begin() && (behind - 1)->contains(code);
 }
 
-// Where the kernel refuses, things stay as they are.
+// Where the kernel refuses, things stay as they are.  The program's filter of its system calls, if
+// it has one by now, is not asked.
 Status CodeCache::give_back() {
+  if (region_.is_filtered()) giving_back_ = {};
   while (!giving_back_.pages.empty()) {
     const CacheRange pages = giving_back_.pages.back();
     TRY_ASSIGN(

@@ -606,6 +606,9 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("compactions", std::to_string(cache_.stats().compactions));
   run.more.emplace_back("code_given_back_bytes", std::to_string(cache_.stats().given_back_bytes));
+  if (cache_.stats().compactions > 0) {
+    run.more.emplace_back("memory_most_bytes", std::to_string(cache_.stats().most_bytes));
+  }
   run.more.emplace_back("procedures_paired_late", std::to_string(cache_.stats().paired_late));
   run.more.emplace_back("jumps_by_index", std::to_string(cache_.stats().indexed));
   run.more.emplace_back("stubs_in_front", std::to_string(cache_.stats().fronts));

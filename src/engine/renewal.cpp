@@ -38,7 +38,13 @@ constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
 // ... and what is sure to be run through soon.
 constexpr uint64_t kBusyPart = 64;
 // All is translated again when the program has run for so many times as long as translating took.
+// All threads wait for it, half as long as that.
 constexpr int kTimesToCompact = 16;
+constexpr auto kTranslatedForMax = std::chrono::seconds(1);
+
+bool contains(const std::vector<uint32_t>& units, uint32_t unit) {
+  return std::ranges::find(units, unit) != units.end();
+}
 
 // But for loops that a register counts, which are none.
 uint64_t increments_of(const CodeCache& cache, const Unit& unit,
@@ -116,11 +122,12 @@ std::vector<uint32_t> Renewals::movable() const {
   return result;
 }
 
-std::vector<uint32_t> Renewals::wanted(const std::vector<uint64_t>& counters) const {
+std::vector<uint32_t> Renewals::wanted(const std::vector<uint64_t>& counters) {
+  // Meanwhile the program may have begun to filter its system calls.
+  compacts_ = compacts_ && cache_.may_compact();
   return compacts_ ? movable() : worthwhile(counters);
 }
 
-// Translating all again takes about half as long as translating it took.
 bool Renewals::is_time_to_compact(Clock::time_point now) {
   if (!cache_.may_compact()) return false;
   // Now and then, ever more seldom.
@@ -131,7 +138,7 @@ bool Renewals::is_time_to_compact(Clock::time_point now) {
   for (const Phase phase : {Phase::kDiscover, Phase::kPlace, Phase::kEmit, Phase::kLink}) {
     spent += phases_.spent(phase);
   }
-  return now - begun_ >= kTimesToCompact * spent;
+  return spent <= kTranslatedForMax && now - begun_ >= kTimesToCompact * spent;
 }
 
 bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
@@ -291,8 +298,7 @@ std::vector<uint32_t> Renewals::pair_returns(const UnitFlows& flows, std::vector
   }
   cache_.pair_returns();
   for (const uint32_t unit : busy(counters, kPairedPart)) {
-    const bool listed = std::ranges::find(units, unit) != units.end();
-    if (!listed && cache_.is_renewable(unit)) units.push_back(unit);
+    if (!contains(units, unit) && cache_.is_renewable(unit)) units.push_back(unit);
   }
   return units;
 }
@@ -306,32 +312,29 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
   if (waiting_) cache_.release();
   waiting_ = false;
   if (!open) return;
-  const std::vector<uint64_t> now = counters(1);
   if (always_ && !compacts_) compacts_ = is_time_to_compact(Clock::now());
-  std::vector<uint32_t> units = wanted(now);
+  Still still{1, *open, {}, counters(1), CodeCache::GiveNumbers::kAnew};
+  std::vector<uint32_t> units = wanted(still.counters);
   if (units.empty()) return;
-  translate_again(std::move(units), {}, *open, now, 1);
+  translate_again(std::move(units), still);
   ledger_.hand_over(0, *open);
 }
 
 void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots) {
   const PhaseTimer timer(phases_, Phase::kRenew);
   end_rest();
-  const std::vector<uint64_t> now = counters(slots);
-  std::vector<BlockRef> open;
-  std::vector<uint32_t> occupied;
+  Still still{slots, {}, {}, counters(slots), CodeCache::GiveNumbers::kKept};
   for (const Standing& thread : threads) {
-    open.insert(open.end(), thread.open.begin(), thread.open.end());
-    if (thread.inside) occupied.push_back(*thread.inside);
+    still.open.insert(still.open.end(), thread.open.begin(), thread.open.end());
+    if (thread.inside) still.occupied.push_back(*thread.inside);
     // Who is between two units may be anywhere.
     if (!thread.inside && !thread.is_held_back) compacts_ = false;
   }
-  std::vector<uint32_t> units = wanted(now);
+  std::vector<uint32_t> units = wanted(still.counters);
   if (units.empty()) return;
-  const std::vector<uint32_t> hot = worthwhile(now);
   const bool is_left_out = std::ranges::any_of(
-      hot, [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
-  translate_again(std::move(units), occupied, open, now, slots);
+      worthwhile(still.counters), [&](uint32_t unit) { return contains(still.occupied, unit); });
+  translate_again(std::move(units), still);
   for (const Standing& thread : threads) ledger_.hand_over(thread.slot, thread.open);
   if (is_left_out) retry();
 }
@@ -342,26 +345,19 @@ void Renewals::retry() {
   next_look_ = std::min(next_look_, Clock::now() + kRetryAfter);
 }
 
-// `open`: the calls of all threads.
-void Renewals::translate_again(std::vector<uint32_t> units, std::span<const uint32_t> occupied,
-                               const std::vector<BlockRef>& open, const std::vector<uint64_t>& now,
-                               uint32_t slots) {
+void Renewals::translate_again(std::vector<uint32_t> units, const Still& still) {
+  const std::vector<uint64_t>& now = still.counters;
   const UnitFlows flows(cache_, ledger_, now);
   if (cache_.may_pair_returns() && asked_for_pairs_ < kTimesToAsk) {
-    units = pair_returns(flows, std::move(units), open, now);
+    units = pair_returns(flows, std::move(units), still.open, now);
   }
-  std::erase_if(units,
-                [&](uint32_t unit) { return std::ranges::find(occupied, unit) != occupied.end(); });
-  std::vector<CodeCache::Renewal> renewals = weighed(solve(flows, units, open));
+  std::erase_if(units, [&](uint32_t unit) { return contains(still.occupied, unit); });
+  std::vector<CodeCache::Renewal> renewals = weighed(solve(flows, units, still.open));
   if (!std::exchange(compacts_, false)) return cache_.renew(renewals, now);
   const std::vector<uint32_t> hot = worthwhile(now);
-  for (CodeCache::Renewal& one : renewals) {
-    one.for_now = std::ranges::find(hot, one.unit) == hot.end();
-  }
+  for (CodeCache::Renewal& one : renewals) one.for_now = !contains(hot, one.unit);
   const uint64_t before = cache_.stats().code_bytes;
-  using GiveNumbers = CodeCache::GiveNumbers;
-  cache_.compact(std::move(renewals), now, slots,
-                 slots == 1 ? GiveNumbers::kAnew : GiveNumbers::kKept);
+  cache_.compact(std::move(renewals), now, still.slots, still.numbers);
   made_bytes_ = cache_.stats().code_bytes;
   living_bytes_ = made_bytes_ - before;
 }

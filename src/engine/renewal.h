@@ -101,11 +101,17 @@ class Renewals {
   bool is_time_to_compact(Clock::time_point now);
   std::vector<uint32_t> movable() const;
   // What is worth it, or everything.
-  std::vector<uint32_t> wanted(const std::vector<uint64_t>& counters) const;
+  std::vector<uint32_t> wanted(const std::vector<uint64_t>& counters);
   std::vector<uint64_t> counters(uint32_t slots) const;
-  void translate_again(std::vector<uint32_t> units, std::span<const uint32_t> occupied,
-                       const std::vector<BlockRef>& open, const std::vector<uint64_t>& now,
-                       uint32_t slots);
+  // Of all threads, while they stand still.
+  struct Still {
+    uint32_t slots = 0;              // as many there have been at once
+    std::vector<BlockRef> open;      // calls
+    std::vector<uint32_t> occupied;  // units that one is in
+    std::vector<uint64_t> counters;  // their sums
+    CodeCache::GiveNumbers numbers = CodeCache::GiveNumbers::kKept;
+  };
+  void translate_again(std::vector<uint32_t> units, const Still& still);
   std::vector<uint32_t> worthwhile(const std::vector<uint64_t>& counters) const;
   // Solved units; those whose equations do not hold now are left out.
   struct Solved {

@@ -157,7 +157,8 @@ for options in (["--no-opt=defer"], ["--no-opt=shared"], ["--no-opt=order"], ["-
                 ["--stress-renewal"], ["--stress-index"], ["--stress-defer"], ["--no-opt=weights"],
                 ["--placement=blocks"], ["--no-opt=low32"], ["--no-opt=flags"],
                 ["--no-opt=packed"], ["--no-opt=sparse"], ["--no-opt=asks"], ["--no-opt=near"],
-                ["--no-opt=fronts"], ["--no-opt=callers"], ["--no-opt=induction"]):
+                ["--no-opt=fronts"], ["--no-opt=callers"], ["--no-opt=compact"],
+                ["--no-opt=induction"]):
     run = profiled("63", "threads", options=options)
     same(f"{options}", plain["63", "threads"], run)
     if options[0] in ("--placement=blocks", "--no-opt=weights", "--no-opt=order",

@@ -3,7 +3,8 @@
 itself, in memory that outlives it, is what the profile says of the instructions that did.  There
 are open calls, recursion that is left by longjmp, an interpreter that never returns, callbacks from
 the C library, a timer's handler, and at the end a thread.  It runs to its end, and it is killed
-from outside, again and again, while procedures move."""
+from outside, again and again, while procedures move.  Under stress all of it moves now and then,
+and the memory of what was there before is given back."""
 from busy_work import BusyRun, source
 from refusal import compile_c, complain, finish
 
@@ -39,9 +40,13 @@ int main(int argc, char** argv) {
 """
 
 
-def check(program, mode, *options):
+def check(program, mode, *options, given_back=None):
     """Returns how many procedures were translated again."""
-    return BusyRun(program, mode, ("THREAD",), *options).renewed
+    run = BusyRun(program, mode, ("THREAD",), *options)
+    print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes")
+    if given_back not in (None, run.fact("code_given_back_bytes") > 0):
+        complain(f"{run.what}: {run.fact('code_given_back_bytes')} bytes of code were given back")
+    return run.renewed
 
 
 for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
@@ -51,10 +56,13 @@ for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
     for mode in ("whole", "timer", "kill"):
         if check(program, mode) < 3:
             complain(f"{level} {flags} {mode}: the hot procedures stay where they were")
-    if check(program, "whole", "--stress-renewal") < 30:
+    if check(program, "whole", "--stress-renewal", given_back=True) < 30:
         complain(f"{level} {flags}: what has run is not translated again")
     for mode in ("whole", "kill"):
-        check(program, mode, "--stress-renewal", "--no-opt=paired,low32,hashes")
+        check(program, mode, "--stress-renewal", "--no-opt=paired,low32,hashes", given_back=True)
+    check(program, "timer", "--stress-renewal", "--no-opt=sparse,packed,defer,asks",
+          given_back=True)
+    check(program, "whole", "--stress-renewal", "--no-opt=compact", given_back=False)
     if check(program, "whole", "--no-opt=renewal") != 0:
         complain(f"{level} {flags}: translated again though that is switched off")
 finish()
