@@ -287,6 +287,8 @@ class CodeCache : public Translated {
   bool may_compact() const;
   void compact(std::vector<Renewal> wanted, std::span<const uint64_t> counters, uint32_t slots,
                GiveNumbers numbers);
+  // Whether landings are to get their numbers anew: they must not be held then.
+  bool is_about_to_number() const { return giving_back_.numbers; }
   // Gives it back.  Errors: a system call of the target's is under way; then once more.
   Status give_back();
   // Of the target's, that there is for us.

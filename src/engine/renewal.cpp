@@ -11,8 +11,6 @@
 
 namespace tally::engine {
 
-using translate::kNoCounter;
-
 namespace {
 
 constexpr auto kFirstLook = std::chrono::milliseconds(20);
@@ -155,7 +153,7 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
     next_look_ = Clock::time_point::max();
     return false;
   }
-  if (waiting_) return false;
+  if (waiting_ || cache_.is_about_to_number()) return false;
   const std::vector<uint64_t> counted = counters(slots);
   std::vector<uint32_t> hot = worthwhile(counted);
   compacts_ = is_time_to_compact(now);
@@ -198,10 +196,11 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& sol
   for (const Solved& one : solved) {
     const Unit& unit = cache_.unit(one.unit);
     const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, one.solution);
-    const auto [lightest, heaviest] =
-        counts.empty()
-            ? std::ranges::minmax_result{one.solution.nodes[0].value, one.solution.nodes[0].value}
-            : std::ranges::minmax(counts);
+    // Without edges, all that is known is how often the one block has run.
+    const uint64_t only = one.solution.nodes[0].value;
+    const auto [lightest, heaviest] = counts.empty()
+                                          ? std::ranges::minmax_result<uint64_t>{only, only}
+                                          : std::ranges::minmax(counts);
     const bool nothing_to_choose_by = lightest == heaviest;
     if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
     CodeCache::Renewal renewal{one.unit, heaviest, {}};

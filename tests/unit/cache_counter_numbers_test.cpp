@@ -85,6 +85,26 @@ TEST(CounterNumbers, PagesOfAKindLieTogether) {
   }
 }
 
+// Those given before are nobody else's, and their pages are not gone on with.
+TEST(CounterNumbers, BeginAgainOnPagesOfTheirOwn) {
+  constexpr Expected kAll[] = {Expected::kIdle, Expected::kSeldom, Expected::kSome,
+                               Expected::kBusy};
+  std::mt19937 random(1);
+  CounterNumbers numbers;
+  std::set<uint32_t> seen, pages_before;
+  for (uint32_t round = 0; round < 5; ++round) {
+    std::set<uint32_t> pages;
+    for (uint32_t i = 0; i < 3000; ++i) {
+      const uint32_t number = numbers.take(kAll[random() % std::size(kAll)]);
+      EXPECT_TRUE(seen.insert(number).second) << number << " twice, round " << round;
+      pages.insert(page_of(number));
+    }
+    for (const uint32_t page : pages) EXPECT_FALSE(pages_before.contains(page)) << page;
+    pages_before.merge(pages);
+    numbers.begin_again();
+  }
+}
+
 // What is not busy fills the pages of what is before it begins others.
 TEST(CounterNumbers, NoPageIsBegunWhileThereIsRoom) {
   CounterNumbers numbers;

@@ -161,6 +161,53 @@ TEST_F(LandingsTest, WhatIsHardlyReturnedToStaysWhereItIsUntilItIs) {
   EXPECT_EQ(landings_.hashed(), 0u);
 }
 
+// What was often returned to has a number, and nothing else, whatever had one before.
+TEST_F(LandingsTest, BeginAgainByWhatIsExpectedThen) {
+  for (const Returns form : {Returns::kJump, Returns::kPairedLate}) {
+    begin(Landings::Numbered::kWhereMany);
+    if (form == Returns::kPairedLate) landings_.pair();
+    std::mt19937 random(1);
+    std::map<uint64_t, uint64_t> led;
+    for (uint64_t i = 0; i < 5000; ++i) {
+      const uint64_t original = 0x401000 + random() % (1 << 20);
+      if (!led.emplace(original, 0x1000 + i).second) continue;
+      landings_.add(original, CacheAddr(0x1000 + i),
+                    random() % 4 == 0 ? ReturnsTo::kMany : ReturnsTo::kSome);
+    }
+    write();
+    const uint64_t touched = landings_.touched_bytes();
+    for (auto it = led.begin(); it != led.end();) {
+      if (random() % 4 != 0) {
+        ++it;
+        continue;
+      }
+      landings_.remove(it->first);
+      it = led.erase(it);
+    }
+    const uint64_t at = tables::kLandingNumbers, end = tables::kLandingNumbersEnd;
+    ASSERT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
+    const auto is_often = [](uint64_t original) { return original < 0x410000; };
+    landings_.begin_again(
+        [&](uint64_t original) { return is_often(original) ? ReturnsTo::kMany : ReturnsTo::kFew; });
+    for (const auto& [original, code] : led) EXPECT_EQ(by_number(original), kNone) << original;
+    write();
+    EXPECT_GT(touched, 10 * landings_.touched_bytes());
+    size_t numbered = 0;
+    for (const auto& [original, code] : led) {
+      EXPECT_EQ(way(original), code) << original;
+      numbered += by_number(original) == code ? 1 : 0;
+      EXPECT_TRUE(is_often(original) || by_number(original) == kNone) << original;
+    }
+    EXPECT_EQ(numbered + landings_.hashed(), led.size());
+    EXPECT_GT(numbered, 100u);
+    // Nothing of those that are gone is left.
+    for (uint64_t original = 0x401000; original < 0x501000; ++original) {
+      if (led.contains(original)) continue;
+      EXPECT_EQ(way(original), kAsks) << original;
+    }
+  }
+}
+
 TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
   landings_.is_returned_to_often(0x401014);
