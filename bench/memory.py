@@ -95,8 +95,8 @@ def main():
     text = "\n".join([
         "# Memory", "",
         f"Made by `bench/memory.py` on {datetime.date.today()}: {run.machine()}.", "",
-        "Code executed; pages of the memory that the target has for Tally that exist at the end, and "
-        "the most there were; the monitor's highest resident size. *First*: nothing was left "
+        "Code executed; pages of the memory that the target has for Tally that exist at the end, "
+        "and the most there were; the monitor's highest resident size. *First*: nothing was left "
         "by an earlier run. *Later*: the third run.", "", table_of(measured)])
     print(text)
     if options.out:
