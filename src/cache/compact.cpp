@@ -87,11 +87,13 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
 }
 
 // Where a unit is to lie.  One that is known to stay, and would keep a page for itself, lies with
-// its like, as long as there is room for whatever parts they will have.
+// its like, as long as there is room for whatever parts they will have.  Code that may be replaced
+// is not among them: it comes and goes.
 Lies CodeCache::place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const {
   const bool may_compact_later =
       optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
-  const bool stays = unit.open_calls || !unit.plan.events.empty();
+  const bool lasts = !unit.replaceable && !unit.checked && !unit.module->generated;
+  const bool stays = lasts && (unit.open_calls || !unit.plan.events.empty());
   if (!may_compact_later || !stays) return Lies::kAmongOthers;
   const uint64_t bytes_max = area.staying_bytes_max + 2 * emit_bound_bytes(procedure);
   if (bytes_max > kAreaStayingBytes) return Lies::kAmongOthers;

@@ -143,7 +143,7 @@ class Region {
   // again.  `for_each_counter` knows of it.  Not with counters in a file.
   void set_counters_aside(uint32_t slots, size_t counters);
   // The memory of code that nobody will run any more, whole pages; the target must have lost its
-  // access to it (cache/compact.h).
+  // access to it (cache/compact.cpp).
   void give_back_code(CacheRange pages);
   // The same of a table, whole pages, that nobody will look into.
   void give_back_table(uint64_t offset, uint64_t size_bytes) {

@@ -80,9 +80,13 @@ std::optional<std::vector<BlockRef>> Ledger::calls_of(const OpenFrames& open) co
     const elf::Frame& frame = trace.frames[i];
     if (frame.signal_frame) return std::nullopt;
     const BlockRef call = cache_.call_block_of(frame.pc);
-    // Where nothing describes a frame, who called there is a guess.
+    // Where nothing describes a frame, who called there is a guess.  At the end there may be a word
+    // that is no address of code; an address that no call comes back to is that of a stack that
+    // is otherwise than its description says.
     const bool outermost = i > 0 && i + 1 == trace.frames.size();
-    if (!outermost && (!call.valid() || !is_described(frame.pc - 1))) return std::nullopt;
+    const bool is_no_code = outermost && modules_.at(frame.pc) == nullptr;
+    if (!call.valid() && !is_no_code) return std::nullopt;
+    if (!outermost && !is_described(frame.pc - 1)) return std::nullopt;
     if (call.valid() && may_come_back(call)) calls.push_back(call);
   }
   return calls;
