@@ -34,6 +34,11 @@
 // The profile adds up the two (ledger/finish.cpp).  What is exact stays exact: each unit's flow is
 // conserved, and the new unit counts as the old one did, only elsewhere.
 //
+// In a first run that lasts, everything is translated again in the same way, hot or not, so that
+// memory can be given back (cache/compact.cpp).  That is done when all of it together has run for
+// many times as long as translating took, since it takes half of that again, and once more if the
+// program goes on to much that is new.
+//
 // Not handled: code that the program may replace, procedures that the ledger takes probes in, runs
 // whose counters are kept in a file, programs that Tally attached to, forked processes, a vfork
 // child's time, processes that have had more than 64 threads at once, and threads that neither come
