@@ -17,7 +17,7 @@ namespace {
 
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
-// Bodies, pieces, and what runs seldom.
+// Bodies, those that stay, pieces, what runs seldom, and that of those that stay.
 constexpr size_t kAreaParts = 5;
 
 }  // namespace

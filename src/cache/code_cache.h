@@ -360,7 +360,8 @@ class CodeCache : public Translated {
   // of what is returned to often has a number from the start.
   uint32_t lookups() const {
     if (landings_.numbers_no_more()) return kLookupsEndless;
-    return weights_ != nullptr || has_compacted_ ? lookup_pace_.lookups() : landings_.lookups();
+    return weights_ != nullptr || stats_.compactions > 0 ? lookup_pace_.lookups()
+                                                         : landings_.lookups();
   }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
@@ -694,8 +695,7 @@ class CodeCache : public Translated {
   };
   GivingBack giving_back_;              // as soon as can be
   std::vector<CacheRange> given_back_;  // by address
-  bool has_compacted_ = false;
-  struct Shortcut {  // a direct branch to a linkage stub, and where it was led
+  struct Shortcut {                     // a direct branch to a linkage stub, and where it was led
     uint32_t link = 0;
     CacheAddr led_to;
   };

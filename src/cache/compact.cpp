@@ -83,7 +83,6 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   give_back_tables(nobodys);
   giving_back_.numbers = numbers == GiveNumbers::kAnew;
   stats_.compactions += 1;
-  has_compacted_ = true;
 }
 
 // Where a unit is to lie.  One that is known to stay, and would keep a page for itself, lies with

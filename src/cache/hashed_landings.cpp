@@ -1,12 +1,11 @@
 // See hashed_landings.h.
 #include "cache/hashed_landings.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/give_back.h"
 #include "translate/layout.h"
 
 namespace tally::engine {
@@ -110,8 +109,8 @@ bool HashedLandings::place_all(uint32_t entries) {
 
 void HashedLandings::give_back(uint32_t entries) {
   // The rest of its last page is nobody's: the next table begins behind that.
-  uint8_t* old = tables_ + tables::kHashedLandings + bytes_of(first_of(entries));
-  if (madvise(old, bytes_of(entries), MADV_REMOVE) != 0) memset(old, 0, bytes_of(entries));
+  tally::give_back(tables_ + tables::kHashedLandings + bytes_of(first_of(entries)),
+                   bytes_of(entries));
 }
 
 // Goes over to the next table, or the one behind it if that has no room.  False if there is none.

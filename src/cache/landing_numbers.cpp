@@ -1,13 +1,12 @@
 // Numbers of landings.  See landing_numbers.h.
 #include "cache/landing_numbers.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <utility>
 
+#include "base/check.h"
+#include "base/give_back.h"
 #include "translate/layout.h"
 
 namespace tally::engine {
@@ -38,21 +37,19 @@ void LandingNumbers::begin(uint8_t* tables, Returns form, CacheAddr none) {
 
 void LandingNumbers::begin_again() {
   CHECK(held_.empty()) << "numbers that are held";
-  LandingNumbers fresh;
-  fresh.tables_ = tables_;
-  fresh.form_ = form_;
-  fresh.none_ = none_;
-  *this = std::move(fresh);
-  const auto give_back = [&](uint64_t begin, uint64_t end) {
-    CHECK(madvise(tables_ + begin, end - begin, MADV_REMOVE) == 0) << "pointers of landings";
-  };
-  if (is_wide()) {
-    give_back(tables::kWideLandings + tables::kWideByteMin * tables::kWideUpper,
-              tables::kSizeBytes);
-  } else {
-    give_back(tables::kLandings, tables::kHashTables);
-    lead(0, none_);
+  if (!is_wide()) {
+    give_back(tables_ + tables::kLandings, tables::kHashTables - tables::kLandings);
+  } else if (landings_.size() > 1) {
+    constexpr uint64_t kPageBytes = 4096, kPointerBytes = 8;
+    const uint64_t first = landings_[1].number * kPointerBytes / kPageBytes * kPageBytes;
+    const uint64_t end = (landings_.back().number + 1) * kPointerBytes;
+    give_back(tables_ + tables::kWideLandings + first, end - first);
   }
+  uint8_t* tables = tables_;
+  const Returns form = form_;
+  const CacheAddr none(none_);
+  *this = LandingNumbers();
+  begin(tables, form, none);
 }
 
 void LandingNumbers::pair() {

@@ -66,7 +66,9 @@ uint32_t CodeCache::pair_of_visit(uint32_t site_id, BlockRef to, AfterVisits aft
   };
   if (const uint32_t index = find(false); index < state.pairs.size()) return index;
   const TargetAddr target = address_of(to);
-  if (after == AfterVisits::kGoesOn && !units_[to.unit]->dead && check_room()) {
+  // Nobody comes by a unit that was translated again: this visit was its last.
+  const bool goes_on = after == AfterVisits::kGoesOn && !units_[state.unit]->renewed_by;
+  if (goes_on && !units_[to.unit]->dead && check_room()) {
     const auto found = blocks_.find(target.value());
     if (found && *found == pack(to)) {
       if (!units_[state.unit]->dead) join_table(site_id, target);

@@ -414,7 +414,7 @@ void Region::set_counters_aside(uint32_t slots, size_t counters) {
       continue;
     }
     memset(file_ + begin, 0, first - begin);
-    give_back(first, last - first);
+    give_back(file_ + first, last - first);
     if (data_bytes(monitor_fd_, last, end - last) != 0) memset(file_ + last, 0, end - last);
   }
 }
@@ -422,14 +422,7 @@ void Region::set_counters_aside(uint32_t slots, size_t counters) {
 void Region::give_back_code(CacheRange pages) {
   const Area* area = area_at(pages.begin);
   CHECK(area != nullptr && pages.end <= area->base + kAreaSizeBytes) << "no code there";
-  const auto offset = static_cast<uint64_t>(pages.begin - area->base);
-  give_back(kAreasFileOffset + area->index * kAreaSizeBytes + offset, pages.size_bytes());
-}
-
-void Region::give_back(uint64_t file_offset, uint64_t size_bytes) {
-  const int result = fallocate(monitor_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                               static_cast<off_t>(file_offset), static_cast<off_t>(size_bytes));
-  CHECK(result == 0) << "memory that cannot be given back: " << strerror(errno);
+  give_back(code(pages.begin), pages.size_bytes());
 }
 
 void Region::for_each_in_memory(

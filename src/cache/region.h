@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/give_back.h"
 #include "base/result.h"
 #include "tracee/process.h"
 #include "translate/layout.h"
@@ -147,7 +148,7 @@ class Region {
   void give_back_code(CacheRange pages);
   // The same of a table, whole pages, that nobody will look into.
   void give_back_table(uint64_t offset, uint64_t size_bytes) {
-    give_back(translate::kTablesFileOffset + offset, size_bytes);
+    give_back(tables() + offset, size_bytes);
   }
   // Of a thread that stands still.
   void add_to_counter(uint32_t slot, uint32_t counter, int64_t amount);
@@ -163,7 +164,6 @@ class Region {
  private:
   void for_each_in_memory(uint32_t slot, size_t counters,
                           const std::function<void(size_t counter, uint64_t value)>& visit) const;
-  void give_back(uint64_t file_offset, uint64_t size_bytes);
   Status map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
                 uint64_t file_offset, const char* what);
   // Makes the memfd and maps it here; `name` is where the target can read its name.

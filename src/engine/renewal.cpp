@@ -158,7 +158,10 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   std::vector<uint32_t> hot = worthwhile(counted);
   compacts_ = is_time_to_compact(now);
   if (hot.empty() && !compacts_) return false;
-  if (compacts_) hot = busy(counted, kBusyPart);
+  if (compacts_) {
+    hot = busy(counted, kBusyPart);
+    std::erase_if(hot, [this](uint32_t unit) { return cache_.unit(unit).dead; });
+  }
   waiting_ = true;
   refused_ = 0;
   cache_.hold(hot);

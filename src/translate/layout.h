@@ -175,8 +175,8 @@ inline constexpr uint64_t kAreaHalfBytes = kAreaSizeBytes / 2;
 inline constexpr uint64_t kAreaPieces = 104ull << 20;
 // What is never moved (cache/compact.cpp) lies at the end of the bodies, and of what runs seldom.
 inline constexpr uint64_t kAreaStayingBytes = 1ull << 20;
-enum class Lies : uint8_t { kAmongOthers, kAmongStaying };
 inline constexpr uint64_t kAreaBodiesEnd = kAreaPieces - kAreaStayingBytes;
+enum class Lies : uint8_t { kAmongOthers, kAmongStaying };  // a unit's body, and what is seldom run
 
 // Places at which threads ask that stand at them, each known by its address.  They are all alike,
 // so they take one page of memory, or a few, mapped again and again; behind them in each page is

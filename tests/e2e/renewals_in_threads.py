@@ -181,6 +181,9 @@ def check(program, mode, *options):
     """Returns how many procedures were translated again."""
     run = BusyRun(program, mode, MORE_KINDS, *options)
     print({kind: run.own_of[kind] for kind in MORE_KINDS})
+    print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes")
+    if mode == "exit" and "--stress-renewal" in options and not run.fact("code_given_back_bytes"):
+        complain(f"{run.what}: no memory was given back")
     return run.renewed
 
 

@@ -208,6 +208,40 @@ TEST_F(LandingsTest, BeginAgainByWhatIsExpectedThen) {
   }
 }
 
+TEST_F(LandingsTest, WideNumbersBeginAgain) {
+  begin(Landings::Numbered::kWhereMany, Returns::kPaired);
+  const auto by_wide_number = [this](uint64_t original) {
+    const auto number = read<uint32_t>(tables::kLandingNumbers + (original & 0xffffffff));
+    return read<uint64_t>(tables::kWideLandings + 8 * uint64_t{number});
+  };
+  constexpr uint64_t kBegin = 0x401000, kApart = 16, kCount = 5000;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    landings_.add(kBegin + kApart * i, CacheAddr(i + 1), ReturnsTo::kMany);
+  }
+  write();
+  for (uint64_t i = 0; i < kCount; ++i) EXPECT_EQ(by_wide_number(kBegin + kApart * i), i + 1);
+  std::set<uint32_t> numbers;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    numbers.insert(read<uint32_t>(tables::kLandingNumbers + kBegin + kApart * i));
+  }
+  const uint64_t at = tables::kLandingNumbers, end = tables::kLandingNumbersEnd;
+  ASSERT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
+  // Wide numbers go by pages: all those on one that is returned to often have theirs.
+  const auto is_often = [](uint64_t original) { return original < kBegin + 4096; };
+  landings_.begin_again(
+      [&](uint64_t original) { return is_often(original) ? ReturnsTo::kMany : ReturnsTo::kSome; });
+  for (const uint32_t number : numbers) {
+    const auto leads_to = read<uint64_t>(tables::kWideLandings + 8 * uint64_t{number});
+    EXPECT_LE(leads_to, 4096 / kApart) << "an old pointer is left";
+  }
+  write();
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const uint64_t original = kBegin + kApart * i;
+    EXPECT_EQ(by_wide_number(original), is_often(original) ? i + 1 : kAsks);
+    EXPECT_EQ(by_hash(original), is_often(original) ? kAsks : i + 1);
+  }
+}
+
 TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
   landings_.is_returned_to_often(0x401014);
