@@ -59,10 +59,11 @@ void CodeCache::initialize_tables() {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   known_targets_.begin(tables, code_bytes_);
-  landings_.begin(tables, returns_form_, region_.areas().front().gateway.entries.no_landing,
-                  compare_,
+  const GatewayCode& gateway = region_.areas().front().gateway;
+  landings_.begin(tables, returns_form_, gateway.entries.no_landing, compare_,
                   optimizations_.has(Optimization::kSparse) ? Landings::Numbered::kWhereMany
-                                                            : Landings::Numbered::kAll);
+                                                            : Landings::Numbered::kAll,
+                  optimizations_.has(Optimization::kDirect) ? &gateway : nullptr);
 }
 
 uint32_t CodeCache::allocate_counter(Expected expected) {
@@ -80,6 +81,11 @@ uint32_t CodeCache::allocate_counter(Expected expected) {
 bool CodeCache::is_busy(BlockRef ref) const {
   const std::vector<bool>& busy = units_[ref.unit]->busy_blocks;
   return !busy.empty() && busy[ref.block];
+}
+
+bool CodeCache::is_busiest(BlockRef ref) const {
+  const std::vector<bool>& busiest = units_[ref.unit]->busiest_blocks;
+  return !busiest.empty() && busiest[ref.block];
 }
 
 bool CodeCache::is_seldom(BlockRef ref) const {
@@ -342,6 +348,7 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
 // Counters and events of the unit's own.
 void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   unit.plan = known.plan;
+  unit.busiest_blocks = known.expected.busiest_blocks;
   unit.busy_blocks = known.expected.busy_blocks;
   unit.seldom_blocks = known.expected.seldom_blocks;
   unit.idle_edges = known.expected.idle_edges;

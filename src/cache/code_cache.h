@@ -353,6 +353,10 @@ class CodeCache : public Translated {
   bool has_landing(TargetAddr return_address) const;
   // A thread has looked returns up so often that it asks about this one (tcb::kLookupsLeft).
   void is_returned_to_often(TargetAddr return_address);
+  // The same of those that are found directly (tcb::kDirectLeft).
+  void is_found_often(TargetAddr return_address) {
+    landings_.is_returned_to_often(return_address.value());
+  }
   // In front of an answer: writes to the target what its returns find their landings by.
   void write_landings();
   const Landings& landings() const { return landings_; }
@@ -464,6 +468,7 @@ class CodeCache : public Translated {
   static size_t record_index(const Area& area, CacheAddr address);
   void add_record(const Area& area, const CodeRecord& record);
   uint32_t allocate_counter(Expected expected);
+  bool is_busiest(BlockRef ref) const;
   bool is_busy(BlockRef ref) const;
   bool is_seldom(BlockRef ref) const;
   Expected expected_of(BlockRef to) const;

@@ -25,8 +25,13 @@ static_assert(counter_offset(0) % kPageBytes == 0 && kUsable > kCalm);
 constexpr uint32_t kSeldomAmongOthers = kUsable;
 
 // Bits of a count from which on a counter is busy, and below which it counts seldom.
-constexpr uint32_t kBusyBits = 14;
+constexpr uint32_t kBusyBits = 14, kBusiestBits = 17;
 constexpr uint32_t kSomeBits = 8;
+
+// Of the heaviest count, down to a step's.
+uint32_t halvings(uint32_t step) {
+  return (UINT8_MAX - step) / kStepsForHalf;
+}
 
 }  // namespace
 
@@ -95,9 +100,8 @@ ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate:
   // Of a count's bits, from its step below the heaviest.
   const auto of_step = [&](uint32_t step) {
     if (step == 0) return Expected::kIdle;
-    const uint32_t less = (UINT8_MAX - step) / kStepsForHalf;
-    if (heaviest_bits >= kBusyBits + less) return Expected::kBusy;
-    return heaviest_bits >= kSomeBits + less ? Expected::kSome : Expected::kSeldom;
+    if (heaviest_bits >= kBusyBits + halvings(step)) return Expected::kBusy;
+    return heaviest_bits >= kSomeBits + halvings(step) ? Expected::kSome : Expected::kSeldom;
   };
   // A block with no edges but to the caller runs as often as the procedure is called.
   constexpr uint8_t kUnknown = UINT8_MAX;
@@ -115,13 +119,18 @@ ExpectedCounts expected_counts(const cfg::Procedure& procedure, const translate:
   ExpectedCounts result;
   result.counters.assign(counters, Expected::kSome);
   for (uint32_t b = 0; b < procedure.blocks.size(); ++b) {
-    const Expected expected = of_step(has_edge[b] ? heaviest[b] : kUnknown);
+    const uint8_t step = has_edge[b] ? heaviest[b] : kUnknown;
+    const Expected expected = of_step(step);
     const auto mark = [&](Expected which, std::vector<bool>& blocks) {
       if (expected != which) return;
       blocks.resize(procedure.blocks.size());
       blocks[b] = true;
     };
     mark(Expected::kBusy, result.busy_blocks);
+    if (expected == Expected::kBusy && heaviest_bits >= kBusiestBits + halvings(step)) {
+      result.busiest_blocks.resize(procedure.blocks.size());
+      result.busiest_blocks[b] = true;
+    }
     mark(Expected::kSeldom, result.seldom_blocks);
     const int32_t counter = plan.block_counter[b];
     if (counter != translate::kNoCounter) result.counters[static_cast<size_t>(counter)] = expected;

@@ -84,10 +84,11 @@ class CounterNumbers {
 };
 
 struct ExpectedCounts {
-  std::vector<Expected> counters;   // by their numbers in the plan; empty: nothing is known
-  std::vector<bool> busy_blocks;    // empty: none is
-  std::vector<bool> seldom_blocks;  // the same
-  std::vector<uint8_t> idle_edges;  // by edge, not 0: it never ran; empty: nothing is known
+  std::vector<Expected> counters;    // by their numbers in the plan; empty: nothing is known
+  std::vector<bool> busiest_blocks;  // of the busy ones; empty: none is
+  std::vector<bool> busy_blocks;     // empty: none is
+  std::vector<bool> seldom_blocks;   // the same
+  std::vector<uint8_t> idle_edges;   // by edge, not 0: it never ran; empty: nothing is known
   // By block: from which an indirect jump of the procedure leads there most, and often;
   // translate::EmitRequest::kNotLed for none.  Empty: none does.
   std::vector<uint32_t> led_from;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/give_back.h"
@@ -35,7 +36,10 @@ void HashedLandings::begin(uint8_t* tables) {
 void HashedLandings::begin_again() {
   uint8_t* tables = tables_;
   give_back(entries_);
+  DirectLandings direct = std::move(direct_);
+  direct.begin_again();
   *this = HashedLandings();
+  direct_ = std::move(direct);
   begin(tables);
 }
 
@@ -66,12 +70,13 @@ CacheAddr HashedLandings::leads_to(uint64_t original) const {
   return landings_[index_of(original)].code;
 }
 
-void HashedLandings::lead(const Landing& landing) const {
+void HashedLandings::lead(const Landing& landing) {
   auto* entry =
       reinterpret_cast<uint64_t*>(tables_ + tables::kHashedLandings + bytes_of(landing.entry));
   const uint64_t to = landing.is_held ? 0 : landing.code.value();
   std::atomic_ref<uint64_t>(entry[1]).store(to, std::memory_order_release);
   std::atomic_ref<uint64_t>(entry[0]).store(landing.original, std::memory_order_release);
+  direct_.lead(landing.original, to);
 }
 
 bool HashedLandings::is_crowded() const {

@@ -34,6 +34,7 @@
 
 #include "base/address.h"
 #include "base/flat_map.h"
+#include "cache/direct_landings.h"
 
 namespace tally::engine {
 
@@ -67,6 +68,10 @@ class HashedLandings {
   // How many there are.
   size_t size() const { return led_; }
 
+  // Those of them that are found by the low bits of their address as well.
+  DirectLandings& direct() { return direct_; }
+  const DirectLandings& direct() const { return direct_; }
+
  private:
   static constexpr uint32_t kNowhere = 0;
   static constexpr uint32_t kNone = 0;  // of indexes: they begin with 1
@@ -86,7 +91,7 @@ class HashedLandings {
   bool place_all(uint32_t entries);
   void give_back(uint32_t entries);
   bool grow();
-  void lead(const Landing& landing) const;
+  void lead(const Landing& landing);
 
   uint8_t* tables_ = nullptr;
   uint32_t entries_ = 0;     // of the table that is in use
@@ -96,6 +101,7 @@ class HashedLandings {
   std::vector<Landing> landings_ = {{}};  // the first is nobody's
   FlatMap<uint32_t> by_original_;         // indexes
   FlatMap<uint32_t> by_page_;             // of the newest
+  DirectLandings direct_;
 };
 
 }  // namespace tally::engine

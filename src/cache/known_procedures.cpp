@@ -20,15 +20,17 @@ size_t KnownProcedure::size_bytes() const {
   return sizeof *this + bytes_of(procedure.blocks) + bytes_of(procedure.insns) +
          bytes_of(procedure.edges) + bytes_of(insn_sizes) + bytes_of(plan.block_counter) +
          bytes_of(plan.edge_counter) + bytes_of(plan.order) + bytes_of(expected.counters) +
-         plan.followed.capacity() / 8 + expected.busy_blocks.capacity() / 8 +
-         expected.seldom_blocks.capacity() / 8 + bytes_of(expected.idle_edges) +
-         bytes_of(expected.led_from) + bytes_of(events) + bytes_of(sources);
+         plan.followed.capacity() / 8 + expected.busiest_blocks.capacity() / 8 +
+         expected.busy_blocks.capacity() / 8 + expected.seldom_blocks.capacity() / 8 +
+         bytes_of(expected.idle_edges) + bytes_of(expected.led_from) + bytes_of(events) +
+         bytes_of(sources);
 }
 
 void KnownProcedure::forget() {
   insn_sizes.clear();
   counters = 0;
   expected.counters.clear();
+  expected.busiest_blocks.clear();
   expected.busy_blocks.clear();
   expected.seldom_blocks.clear();
   expected.idle_edges.clear();

@@ -12,12 +12,16 @@ namespace tally::engine {
 using translate::numbers_page;
 
 void Landings::begin(uint8_t* tables, translate::Returns form, CacheAddr none,
-                     translate::Compare compare, Numbered numbered) {
+                     translate::Compare compare, Numbered numbered,
+                     const translate::GatewayCode* gateway) {
   numbers_.begin(tables, form, none);
   form_ = form;
   compare_ = compare;
   hashed_.begin(tables);
   numbered_ = numbered;
+  const bool may_be_direct = gateway != nullptr && numbered == Numbered::kWhereMany &&
+                             compare == translate::Compare::kLow32;
+  if (may_be_direct) hashed_.direct().begin(tables, *gateway);
 }
 
 bool Landings::is_numbered(uint64_t original) const {
@@ -36,6 +40,7 @@ void Landings::number_page(uint64_t original) {
   if (numbers_no_more_ || is_numbered(original)) return;
   const uint32_t page = numbers_page(original);
   pages_.set(page, true);
+  ++numbered_pages_;
   std::vector<std::pair<uint64_t, CacheAddr>> there;
   hashed_.for_each_on_page(page, [&](uint64_t at, CacheAddr code, Moves moves) {
     if (moves == Moves::kWithItsPage) there.emplace_back(at, code);
@@ -53,16 +58,28 @@ bool Landings::stays_hashed(uint64_t original, ReturnsTo expected) const {
 
 void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
   if (numbers_.has(original)) return;
-  if (expected == ReturnsTo::kMany) number_page(original);
+  const bool may_be_direct = hashed_.direct().is_in_use();
+  const bool is_for_number =
+      expected == ReturnsTo::kMost || (expected == ReturnsTo::kMany && !may_be_direct);
+  if (is_for_number) number_page(original);
   const bool stays = stays_hashed(original, expected);
   if (is_numbered(original) && !stays && number(original, code)) return;
-  if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) return;
+  if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) {
+    if (expected == ReturnsTo::kMany) hashed_.direct().add(original, code, numbered_pages_);
+    return;
+  }
   number_page(original);
   if (is_numbered(original)) number(original, code);
 }
 
 void Landings::is_returned_to_often(uint64_t original) {
   if (!hashed_.has(original)) return;
+  const CacheAddr there = hashed_.leads_to(original);
+  DirectLandings& direct = hashed_.direct();
+  if (!is_numbered(original) && !direct.has(original) &&
+      direct.add(original, there, numbered_pages_)) {
+    return;
+  }
   number_page(original);
   const CacheAddr code = hashed_.leads_to(original);
   if (code == CacheAddr() || !is_numbered(original)) return;
@@ -106,11 +123,17 @@ void Landings::begin_again(const std::function<ReturnsTo(uint64_t original)>& ex
   numbers_.begin_again();
   hashed_.begin_again();
   pages_ = FlatMap<bool>();
+  numbered_pages_ = 0;
   for (const auto& [original, code] : all) add(original, code, expected(original));
+}
+
+uint32_t Landings::direct_lookups() const {
+  return numbers_no_more_ ? kLookupsEndless : kDirectLookups;
 }
 
 void Landings::number_no_more() {
   numbers_no_more_ = true;
+  hashed_.direct().end();
   std::vector<uint64_t> numbered;
   numbers_.for_each([&](uint64_t original, CacheAddr code) {
     hashed_.add(original, code, Moves::kAlone);

@@ -40,6 +40,8 @@ namespace tally::engine {
 // and in large ones.  (Where an earlier run's weights are known: lookup_pace.h.)
 inline constexpr uint32_t kLookupsMax = 4096;
 inline constexpr uint32_t kLookupsMin = 512;
+// How many are found directly before the next one asks.
+inline constexpr uint32_t kDirectLookups = 1u << 16;
 // Where no page is numbered any more.
 inline constexpr uint32_t kLookupsEndless = 1u << 31;
 
@@ -47,6 +49,7 @@ enum class ReturnsTo : uint8_t {
   kFew,
   kSome,  // or nothing is known
   kMany,
+  kMost,
 };
 
 class Landings {
@@ -55,8 +58,9 @@ class Landings {
   enum class Numbered : uint8_t { kAll, kWhereMany };
 
   // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
+  // `gateway`: the first area's, if landings may be found directly (direct_landings.h).
   void begin(uint8_t* tables, translate::Returns form, CacheAddr none, translate::Compare compare,
-             Numbered numbered);
+             Numbered numbered, const translate::GatewayCode* gateway);
   void pair() { numbers_.pair(); }
 
   // Leads returns to `original` to `code`, unless they are led already.
@@ -84,10 +88,14 @@ class Landings {
 
   // How many more are to be looked up before one asks.
   uint32_t lookups() const;
+  // The same of those that are found directly.
+  uint32_t direct_lookups() const;
 
   // Those without a number; the target's memory that is there for numbers; and whether these could
   // not be written.
   size_t hashed() const { return hashed_.size(); }
+  size_t direct() const { return hashed_.direct().size(); }
+  size_t numbered_pages() const { return numbered_pages_; }
   uint64_t touched_bytes() const { return numbers_.touched_bytes(); }
   bool is_refused() const { return refused_; }
 
@@ -105,6 +113,7 @@ class Landings {
   bool refused_ = false;
   bool numbers_no_more_ = false;
   FlatMap<bool> pages_;  // that are numbered, by the low 32 bits
+  size_t numbered_pages_ = 0;
 };
 
 }  // namespace tally::engine

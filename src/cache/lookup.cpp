@@ -264,6 +264,7 @@ void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
 }
 
 ReturnsTo CodeCache::returns_expected_at(BlockRef ref) const {
+  if (ref.insn == 0 && is_busiest(ref)) return ReturnsTo::kMost;
   if (ref.insn == 0 && is_busy(ref)) return ReturnsTo::kMany;
   return ref.insn == 0 && is_seldom(ref) ? ReturnsTo::kFew : ReturnsTo::kSome;
 }

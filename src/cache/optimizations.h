@@ -30,6 +30,7 @@ enum class Optimization : uint8_t {
   kFound,      // procedures are read as an earlier run has found them (found_procedures.h)
   kPacked,     // counters lie by how often they counted in an earlier run (counter_numbers.h)
   kSparse,     // what seldom runs shares tables that take less memory (landings.h, lookup.cpp)
+  kDirect,     // landings without a number stand where their low bits say (direct_landings.h)
   kAsks,       // where it is asked for what is not there yet takes no memory (Region::map_asks)
   kFronts,     // what leads to a block most lies in front of it, and falls into it (fronts.cpp)
   kNear,       // jumps inside a procedure take two bytes where that suffices (emit_unit.cpp)
@@ -38,11 +39,12 @@ enum class Optimization : uint8_t {
   kCompact,  // a first run's code is made once more, and the memory for it given back (compact.cpp)
   kInduction,  // a register of the program's counts the runs of a loop (inductions.h)
 };
-inline constexpr std::array<std::string_view, 28> kOptimizationNames = {
+inline constexpr std::array<std::string_view, 29> kOptimizationNames = {
     "ahead",     "tables", "recall", "weights", "renewal", "order",   "defer",
     "shared",    "joins",  "notes",  "hashes",  "flags",   "low32",   "paired",
     "unspilled", "index",  "sealed", "through", "found",   "packed",  "sparse",
-    "asks",      "fronts", "near",   "callers", "rest",    "compact", "induction"};
+    "direct",    "asks",   "fronts", "near",    "callers", "rest",    "compact",
+    "induction"};
 
 // Those that are on.
 class Optimizations {

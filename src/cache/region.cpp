@@ -318,6 +318,9 @@ Area& Region::place_area(CacheAddr base) {
   if (areas_.empty()) {
     const uint64_t entry = area.gateway.entries.ask.value();
     memcpy(tables() + tables::kAskEntry, &entry, sizeof entry);
+    const GatewayCode::Finding& finds = area.gateway.plainly;
+    memcpy(tables() + tables::kFindPopped, &finds.popped, sizeof finds.popped);
+    memcpy(tables() + tables::kFindOnStack, &finds.on_stack, sizeof finds.on_stack);
   }
   areas_.push_back(area);
   return areas_.back();

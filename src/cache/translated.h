@@ -81,7 +81,7 @@ struct Unit {
   std::vector<uint8_t> idle_edges;  // until it has been emitted: that never ran in one
   std::vector<uint32_t> led_from;   // until then: see ExpectedCounts
   // That have run often, and hardly ever, in an earlier run (counter_numbers.h); empty: none has.
-  std::vector<bool> busy_blocks, seldom_blocks;
+  std::vector<bool> busiest_blocks, busy_blocks, seldom_blocks;
 
   // Whether its callers say how often it was entered: those of a lower rank (entry_callers.h).
   bool left_to_callers() const { return rank != 0; }

@@ -623,6 +623,8 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("returns_paired", cache_.returns_form() == Returns::kJump ? "0" : "1");
   run.more.emplace_back("visits_noted", std::to_string(cache_.stats().noted));
   run.more.emplace_back("landings_hashed", std::to_string(cache_.landings().hashed()));
+  run.more.emplace_back("landings_direct", std::to_string(cache_.landings().direct()));
+  run.more.emplace_back("pages_numbered", std::to_string(cache_.landings().numbered_pages()));
   run.more.emplace_back("asks_with_code", std::to_string(cache_.stats().asks_with_code));
   if (cache_.came_to_compare_whole()) run.more.emplace_back("addresses_alike", "1");
   if (cache_.landings().is_refused()) run.more.emplace_back("landings_not_written", "1");

@@ -256,12 +256,20 @@ Position Ledger::place_of(const user_regs_struct& regs, uint32_t slot) {
 // A return that has no landing, or came to the wrong one.
 Position Ledger::locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot) {
   const CacheAddr address(regs.rip);
-  const CacheAddr pop = area.gateway.entries.ret_pop;
-  if (address == pop || address == area.gateway.found_return) return in_front_of_return(regs);
-  const CacheAddr popped = area.gateway.entries.ret_popped;
-  const bool not_stored = address == popped || address == popped + kLoadPoppedBytes;
+  const GatewayCode& gateway = area.gateway;
+  const CacheAddr pop = gateway.plainly.on_stack;
+  const bool on_stack = address == gateway.entries.ret_pop || address == pop ||
+                        address == gateway.found_return || address == gateway.on_stack_asks ||
+                        (address >= gateway.on_stack_begin && address < gateway.direct_end);
+  if (on_stack) return in_front_of_return(regs);
+  const CacheAddr popped = gateway.plainly.popped;
+  const bool not_stored = address == gateway.entries.ret_popped || address == popped ||
+                          address == popped + kLoadPoppedBytes ||
+                          (address >= gateway.popped_begin && address < gateway.on_stack_asks);
   if (not_stored) return behind_popped_return(regs);
-  if (address == pop + 1) return behind_return(TargetAddr(regs.rcx));
+  const bool in_rcx =
+      address == pop + 1 || (address > gateway.on_stack_asks && address < gateway.on_stack_begin);
+  if (in_rcx) return behind_return(TargetAddr(regs.rcx));
   return behind_return(TargetAddr(tcb_u64(slot, tcb::kTarget)));
 }
 

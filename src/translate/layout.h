@@ -35,6 +35,7 @@ inline constexpr uint32_t kVisitByCall = 0xd4;  // u32: the branch that looks wh
 // Of returns that look their landing up (cache/hashed_landings.h).
 inline constexpr uint32_t kLookupsLeft = 0xd8;     // u32: found so many times more, one asks
 inline constexpr uint32_t kLeavesByReturn = 0xdc;  // u32: the lookup ends in a `ret`, not a jump
+inline constexpr uint32_t kDirectLeft = 0xe8;      // u32: the same of what is found directly
 inline constexpr uint32_t kAsked = 0xe0;  // where a thread stood that has asked (Request::kAsk)
 inline constexpr uint32_t kNotes = 0x100;
 inline constexpr uint32_t kNoteBytes = 16;
@@ -63,7 +64,7 @@ inline constexpr uint32_t kSpillRcx = kHotSlots;  // rcx while an indirect branc
 inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
-static_assert(kRegisters + 16 * 8 <= kNoteCount && kAsked + 8 <= kNotes);
+static_assert(kRegisters + 16 * 8 <= kNoteCount && kDirectLeft + 8 <= kNotes);
 static_assert(kNotes + kNotesMax * kNoteBytes <= kCall);
 static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x1000 == 0);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;
@@ -108,6 +109,8 @@ inline constexpr uint32_t kDoorbell = 0x04;       // u32 futex word
 inline constexpr uint32_t kKnownShift = 0x08;     // u32: 32 - the bits of known_hash that count
 inline constexpr uint32_t kHashedEntries = 0x0c;  // u32: of the table of hashed landings in use
 inline constexpr uint32_t kAskEntry = 0x10;       // u64: the gateway's entry for asks
+// u64: where returns without a number go on, their address popped or still on the stack.
+inline constexpr uint32_t kFindPopped = 0x18, kFindOnStack = 0x20;
 inline constexpr uint32_t kName = 0x40;           // the name of the region's memfd, as text
 inline constexpr uint32_t kSyscallClass = 0x400;  // 65536 bytes, 0 = plain
 // Targets of indirect branches that threads find by themselves: target and code, 8 bytes each.  One
@@ -119,11 +122,24 @@ inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers o
 inline constexpr uint32_t kLateLandings = kLandings + 65536 * 8;
 inline constexpr uint32_t kHashTables = kLateLandings + 65536 * 8;  // 256 pointers each
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
-inline constexpr uint32_t kHashTablesEnd = 40 << 20;
+inline constexpr uint32_t kHashTablesEnd = 39 << 20;
+// Landings that are found by the low bits of their address (cache/direct_landings.h): what makes
+// the low half of the address 0 when it is added, and code, 8 bytes each.  Of each size a table,
+// with one more entry at its end.
+inline constexpr uint32_t kDirectBytes = 16;
+struct DirectSize {
+  uint32_t bits;    // of the address
+  uint32_t offset;  // of the table
+  constexpr uint32_t entries() const { return 1u << bits; }
+};
+inline constexpr DirectSize kDirectSizes[] = {
+    {8, kHashTablesEnd}, {12, kHashTablesEnd + 0x2000}, {15, kHashTablesEnd + 0x13000}};
 // Landings by a hash of their address: address and code, 16 bytes each.  Of each size there is one
 // table, which begins at four times as many entries (hashed_place).
-inline constexpr uint32_t kHashedLandings = kHashTablesEnd;
+inline constexpr uint32_t kHashedLandings = 40 << 20;
 inline constexpr uint32_t kHashedBytes = 16;
+static_assert(kDirectSizes[2].offset + kDirectBytes * (kDirectSizes[2].entries() + 1) <=
+              kHashedLandings);
 inline constexpr uint32_t kHashedEntriesMin = 256, kHashedEntriesMax = 1u << 20;
 inline constexpr uint32_t kHashedLandingsEnd =
     kHashedLandings + 5 * kHashedBytes * kHashedEntriesMax;

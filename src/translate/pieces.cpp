@@ -402,13 +402,17 @@ void emit_lookup(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   const uint64_t ask = as.here().value();
   emit_restore_visit(as);
   as.jmp(code.entries.ret.value());
+  code.entries.ret_popped = as.here();
+  raw(as, 0xff, 0x24, 0x25), as.u32(tables_base + tables::kFindPopped);  // jmp [...]
+  code.entries.ret_pop = as.here();
+  raw(as, 0xff, 0x24, 0x25), as.u32(tables_base + tables::kFindOnStack);
   // The address a return has just popped still lies below the stack pointer; signals do not reach
   // it there (the kernel leaves 128 bytes alone).
-  code.entries.ret_popped = as.here();
+  code.plainly.popped = as.here();
   as.mov_rcx_popped();
   as.mov_gs_rcx(tcb::kTarget);
   as.jmp(code.entries.lookup.value());
-  code.entries.ret_pop = as.here();
+  code.plainly.on_stack = as.here();
   as.pop_rcx();
   as.mov_gs_rcx(tcb::kTarget);
   as.mov_gs32_imm(tcb::kLeavesByReturn, 1);
@@ -435,6 +439,112 @@ void emit_lookup(Assembler& as, GatewayCode& code, uint32_t tables_base) {
   raw(as, 0x65, 0xff, 0x34, 0x25), as.u32(tcb::kResume);  // push gs:[resume]
   code.found_return = as.here();
   raw(as, 0xc3);  // ret
+}
+
+// Where a return's address is while its landing is looked for.
+enum class AddressIs : uint8_t { kPopped, kOnStack };
+
+// The instruction whose opcode, with its ModRM byte for [rsp + disp8], is given, on the address.
+template <class... B>
+void on_address(Assembler& as, AddressIs it, B... opcode) {
+  raw(as, opcode..., 0x24);
+  if (it == AddressIs::kPopped) as.u8(0xf8);
+}
+constexpr uint8_t at_address(AddressIs it, unsigned reg) {
+  return static_cast<uint8_t>((it == AddressIs::kPopped ? 0x44 : 0x04) | reg << 3);
+}
+
+// To edx: the place of an address in a table, in bytes, or for but 12 bits by eight bytes.
+void emit_direct_place(Assembler& as, AddressIs it, uint32_t bits) {
+  if (bits == 8) {
+    on_address(as, it, 0x0f, 0xb6, at_address(it, kRdx));  // movzx edx, byte [rsp...]
+    raw(as, 0x8d, 0x14, 0x12);                             // lea edx, [rdx + rdx]
+    return;
+  }
+  on_address(as, it, 0x8b, at_address(it, kRdx));        // mov edx, [rsp...]
+  if (bits == 12) raw(as, 0x8d, 0x14, 0xd5), as.u32(0);  // lea edx, [rdx * 8]
+  raw(as, 0x8d, 0x14, 0x12);                             // lea edx, [rdx + rdx]
+  raw(as, 0x0f, 0xb7, 0xd2);                             // movzx edx, dx
+}
+
+// Looks at the place that the low bits of a return's address say, and at the next one.  Like all
+// that indirect branches do, it touches no flag: keys are what makes an address 0 when added.
+// What is not found is looked for plainly.
+CacheAddr emit_find_directly(Assembler& as, AddressIs it, uint32_t bits, uint32_t table,
+                             CacheAddr plainly, CacheAddr ask) {
+  const bool by_bytes = bits == 12;
+  const auto load_key = [&](uint32_t entry) {  // mov eax, [rdx + table] or [rdx * 8 + table]
+    by_bytes ? raw(as, 0x8b, 0x82) : raw(as, 0x8b, 0x04, 0xd5);
+    as.u32(table + entry * tables::kDirectBytes);
+  };
+  const auto restore = [&] {
+    as.mov_reg_gs(kRdx, tcb::kRegisters + 8 * kRdx);
+    as.mov_reg_gs(kRax, tcb::kRegisters + 8 * kRax);
+  };
+  const auto compare = [&](uint32_t entry) {
+    load_key(entry);
+    on_address(as, it, 0x8b, at_address(it, kRcx));  // mov ecx, [rsp...]
+    raw(as, 0x8d, 0x0c, 0x01);                       // lea ecx, [rcx + rax]
+    as.jrcxz(0);
+    return as.offset();
+  };
+  const CacheAddr entry = as.here();
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
+  as.mov_gs_reg(tcb::kRegisters + 8 * kRdx, kRdx);
+  emit_direct_place(as, it, bits);
+  const uint32_t first = compare(0), second = compare(1);
+  const uint32_t missing = as.offset();
+  restore();
+  as.jmp(plainly.value());
+  patch_short(as, second);
+  raw(as, 0x8d, 0x52, by_bytes ? tables::kDirectBytes : tables::kDirectBytes / 8);  // lea edx
+  patch_short(as, first);
+  as.mov_ecx_gs(tcb::kDirectLeft);
+  as.lea_ecx_rcx(-1);
+  raw(as, 0x65, 0x89, 0x0c, 0x25), as.u32(tcb::kDirectLeft);  // mov gs:[left], ecx
+  as.jrcxz(0);
+  const uint32_t asks = as.offset();
+  by_bytes ? raw(as, 0x48, 0x8b, 0x8a) : raw(as, 0x48, 0x8b, 0x0c, 0xd5);  // mov rcx, [... + 8]
+  as.u32(table + 8);
+  raw(as, 0xe3, missing - (as.offset() + 2));  // jrcxz
+  restore();
+  if (it == AddressIs::kPopped) {
+    raw(as, 0xff, 0xe1);  // jmp rcx
+  } else {
+    as.mov_top_rcx();
+    as.ret(0);
+  }
+  // What is asked for all the same, since so many have been found.
+  patch_short(as, asks);
+  restore();
+  as.jmp(ask.value());
+  return entry;
+}
+
+void emit_find_directly(Assembler& as, GatewayCode& code, uint32_t tables_base) {
+  const auto emit_ask = [&] {
+    as.mov_gs_rcx(tcb::kTarget);
+    as.jmp(code.entries.ret.value());
+  };
+  const auto emit_each = [&](AddressIs it, CacheAddr ask) {
+    for (size_t i = 0; i < std::size(tables::kDirectSizes); ++i) {
+      const tables::DirectSize& size = tables::kDirectSizes[i];
+      const bool popped = it == AddressIs::kPopped;
+      const CacheAddr plainly = popped ? code.plainly.popped : code.plainly.on_stack;
+      CacheAddr& entry = popped ? code.directly[i].popped : code.directly[i].on_stack;
+      entry = emit_find_directly(as, it, size.bits, tables_base + size.offset, plainly, ask);
+    }
+  };
+  code.popped_begin = as.here();
+  as.mov_rcx_popped();
+  emit_ask();
+  emit_each(AddressIs::kPopped, code.popped_begin);
+  code.on_stack_asks = as.here();
+  as.pop_rcx();
+  emit_ask();
+  code.on_stack_begin = as.here();
+  emit_each(AddressIs::kOnStack, code.on_stack_asks);
+  code.direct_end = as.here();
 }
 
 // A way to a target that is known, or else a request.  Only rax, rcx and rdx are used, and the
@@ -625,6 +735,7 @@ GatewayCode emit_gateway(Assembler& as, uint32_t tables_base, const GatewayCode*
   if (first == nullptr) {
     emit_entry(as, Request::kAsk, false, common);
     emit_lookup(as, code, tables_base);
+    emit_find_directly(as, code, tables_base);
     code.entries.no_landing = code.entries.ret_popped;
   } else {
     code.entries.lookup = as.here();

@@ -89,8 +89,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
@@ -561,6 +563,16 @@ struct GatewayCode {
   CacheAddr wake_syscall, wait_syscall;  // those of the mailbox
   CacheAddr noted;  // from here up to the entry behind it, a visit is noted; it goes on at kResume
   CacheAddr found_return;  // the `ret` of a return that has looked its landing up
+  // Where such returns go on that are found in no table by the low bits of their address, and in
+  // each of these tables (tables::kDirectSizes).
+  struct Finding {
+    CacheAddr popped, on_stack;
+  };
+  Finding plainly;
+  std::array<Finding, std::size(tables::kDirectSizes)> directly;
+  // All of the latter: what comes with its address popped, then what has it on the stack, up to
+  // what pops it to ask.
+  CacheAddr popped_begin, on_stack_asks, on_stack_begin, direct_end;
   CacheAddr begin, end;
 };
 // `first`: of the first area; null for that one itself.

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "executable_memory.h"
 #include "thread_block.h"
@@ -46,6 +47,9 @@ class GatewayInProcess : public testing::Test {
     ASSERT_TRUE(code_.ok() && tables_.ok() && block_.ok());
     isa::Assembler as = code_.assembler(kGateway);
     gateway_ = emit_gateway(as, tables_.base());
+    const GatewayCode::Finding& finds = gateway_.plainly;
+    memcpy(tables_.begin() + tables::kFindPopped, &finds.popped, sizeof finds.popped);
+    memcpy(tables_.begin() + tables::kFindOnStack, &finds.on_stack, sizeof finds.on_stack);
   }
   // Whoever comes to the entry goes on at kAskingCode instead.
   void divert(CacheAddr entry) {
