@@ -47,6 +47,7 @@ void DirectLandings::forget() {
   taken_.assign(size_in_use().entries() + 1, false);
   landings_.clear();
   by_original_ = FlatMap<uint32_t>();
+  refused_ = 0;
 }
 
 void DirectLandings::begin_again() {
@@ -87,13 +88,13 @@ void DirectLandings::keep(const Landing& landing) {
   landings_.push_back(landing);
 }
 
-// To the next size, if that is little beside the pages that have numbers.  What has no place there
-// is found in the hash table, and all that returns look for meanwhile.
-bool DirectLandings::grow(size_t numbered) {
-  constexpr size_t kLittle = 4, kPageBytes = 4096;
+// To the next size, if that is worth it.  What has no place there is found in the hash table, and
+// all that returns look for meanwhile.
+bool DirectLandings::grow() {
+  constexpr size_t kPageBytes = 4096;
   const size_t next = *size_ + 1;
   if (next == std::size(tables::kDirectSizes)) return false;
-  if (numbered * kPageBytes < kLittle * bytes_of(tables::kDirectSizes[next])) return false;
+  if (refused_ * kPageBytes < bytes_of(tables::kDirectSizes[next])) return false;
   const tables::DirectSize before = size_in_use();
   std::vector<Landing> all = std::move(landings_);
   size_ = next;
@@ -106,15 +107,17 @@ bool DirectLandings::grow(size_t numbered) {
   return true;
 }
 
-bool DirectLandings::add(uint64_t original, CacheAddr code, size_t numbered) {
+bool DirectLandings::add(uint64_t original, CacheAddr code) {
   if (!is_in_use()) return false;
   if (has(original)) {
     lead(original, code.value());
     return true;
   }
   Landing landing{original, code.value(), 0};
-  const auto is_crowded = [&] { return 2 * landings_.size() >= size_in_use().entries(); };
-  if (!place(landing) && !(is_crowded() && grow(numbered) && place(landing))) return false;
+  if (!place(landing)) {
+    ++refused_;
+    if (!grow() || !place(landing)) return false;
+  }
   keep(landing);
   return true;
 }

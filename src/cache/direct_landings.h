@@ -16,9 +16,9 @@
 // That takes some fifteen instructions, and none of them touches a flag (translate/pieces.cpp,
 // `emit_find_directly`): a key is what makes the low half of the address 0 when it is added.
 //
-// The table is small at first, and made larger once so many pages of code have numbers that the
-// larger one is little beside them.  Which of three sizes is in use, two words of the tables say,
-// through which returns without a number jump.
+// The table is small at first, and made larger once as many landings have found no room in it as
+// the larger one has pages: each of them may have cost a page of numbers.  Which of three sizes is
+// in use, two words of the tables say, through which returns without a number jump.
 //
 // Keys stay, only pointers change, and those are written before their keys: a thread that reads
 // meanwhile is led where it would have been a moment ago, or to the hash table.
@@ -49,8 +49,7 @@ class DirectLandings {
   // Whether there is such a table.
   bool is_in_use() const { return size_.has_value(); }
   // Leads returns to `original` to `code`, from now on by `lead`.  False if there is no room.
-  // `numbered`: pages that have numbers.
-  bool add(uint64_t original, CacheAddr code, size_t numbered);
+  bool add(uint64_t original, CacheAddr code);
   // Does so if it has been added; 0: to the hash table.
   void lead(uint64_t original, uint64_t to);
   bool has(uint64_t original) const { return by_original_.find(original) != nullptr; }
@@ -67,7 +66,7 @@ class DirectLandings {
   void use(size_t size);
   bool place(Landing& landing);
   void keep(const Landing& landing);
-  bool grow(size_t numbered);
+  bool grow();
   void put(const Landing& landing) const;
   void forget();
 
@@ -78,6 +77,7 @@ class DirectLandings {
   std::vector<bool> taken_;     // by entry
   std::vector<Landing> landings_;
   FlatMap<uint32_t> by_original_;  // indexes
+  size_t refused_ = 0;             // that have found no room in the table in use
 };
 
 }  // namespace tally::engine

@@ -65,7 +65,7 @@ void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
   const bool stays = stays_hashed(original, expected);
   if (is_numbered(original) && !stays && number(original, code)) return;
   if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) {
-    if (expected == ReturnsTo::kMany) hashed_.direct().add(original, code, numbered_pages_);
+    if (expected == ReturnsTo::kMany) hashed_.direct().add(original, code);
     return;
   }
   number_page(original);
@@ -76,8 +76,7 @@ void Landings::is_returned_to_often(uint64_t original) {
   if (!hashed_.has(original)) return;
   const CacheAddr there = hashed_.leads_to(original);
   DirectLandings& direct = hashed_.direct();
-  if (!is_numbered(original) && !direct.has(original) &&
-      direct.add(original, there, numbered_pages_)) {
+  if (!is_numbered(original) && !direct.has(original) && direct.add(original, there)) {
     return;
   }
   number_page(original);
