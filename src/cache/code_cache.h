@@ -367,6 +367,7 @@ class CodeCache : public Translated {
     return weights_ != nullptr || stats_.compactions > 0 ? lookup_pace_.lookups()
                                                          : landings_.lookups();
   }
+  uint32_t direct_lookups() const { return weights_ != nullptr ? kDirectMaxWeighed : kDirectMax; }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;

@@ -126,10 +126,6 @@ void Landings::begin_again(const std::function<ReturnsTo(uint64_t original)>& ex
   for (const auto& [original, code] : all) add(original, code, expected(original));
 }
 
-uint32_t Landings::direct_lookups() const {
-  return numbers_no_more_ ? kLookupsEndless : kDirectLookups;
-}
-
 void Landings::number_no_more() {
   numbers_no_more_ = true;
   hashed_.direct().end();

@@ -40,8 +40,9 @@ namespace tally::engine {
 // and in large ones.  (Where an earlier run's weights are known: lookup_pace.h.)
 inline constexpr uint32_t kLookupsMax = 4096;
 inline constexpr uint32_t kLookupsMin = 512;
-// How many are found directly before the next one asks.
-inline constexpr uint32_t kDirectLookups = 1u << 16;
+// How many are found directly before the next one asks: where nothing is known of what is returned
+// to often, and where an earlier run's weights are.
+inline constexpr uint32_t kDirectMax = 1u << 16, kDirectMaxWeighed = 1u << 19;
 // Where no page is numbered any more.
 inline constexpr uint32_t kLookupsEndless = 1u << 31;
 
@@ -88,8 +89,6 @@ class Landings {
 
   // How many more are to be looked up before one asks.
   uint32_t lookups() const;
-  // The same of those that are found directly.
-  uint32_t direct_lookups() const;
 
   // Those without a number; the target's memory that is there for numbers; and whether these could
   // not be written.

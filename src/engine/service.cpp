@@ -58,7 +58,7 @@ std::optional<uint32_t> Service::open_slot(std::optional<uint64_t> stack) {
   store(slot, tcb::kRequest, uint32_t{0});
   store(slot, tcb::kResume, uint64_t{0});
   store(slot, tcb::kLookupsLeft, cache_.lookups());
-  store(slot, tcb::kDirectLeft, cache_.landings().direct_lookups());
+  store(slot, tcb::kDirectLeft, cache_.direct_lookups());
   active_.push_back(slot);
   return slot;
 }
@@ -241,7 +241,7 @@ void Service::serve(uint32_t slot) {
       }
       if (load<uint32_t>(slot, tcb::kDirectLeft) == 0) {
         cache_.is_found_often(target);
-        store(slot, tcb::kDirectLeft, cache_.landings().direct_lookups());
+        store(slot, tcb::kDirectLeft, cache_.direct_lookups());
       }
       resume = cache_.take_return(target);
       if (resume) ledger_.returned(slot, target);

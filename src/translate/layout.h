@@ -35,7 +35,6 @@ inline constexpr uint32_t kVisitByCall = 0xd4;  // u32: the branch that looks wh
 // Of returns that look their landing up (cache/hashed_landings.h).
 inline constexpr uint32_t kLookupsLeft = 0xd8;     // u32: found so many times more, one asks
 inline constexpr uint32_t kLeavesByReturn = 0xdc;  // u32: the lookup ends in a `ret`, not a jump
-inline constexpr uint32_t kDirectLeft = 0xe8;      // u32: the same of what is found directly
 inline constexpr uint32_t kAsked = 0xe0;  // where a thread stood that has asked (Request::kAsk)
 inline constexpr uint32_t kNotes = 0x100;
 inline constexpr uint32_t kNoteBytes = 16;
@@ -63,8 +62,12 @@ inline constexpr uint32_t kCalmMiddle = 0x400, kCalmEnd = 0x800;
 inline constexpr uint32_t kSpillRcx = kHotSlots;  // rcx while an indirect branch is under way
 inline constexpr uint32_t kTarget = 0xfc8;  // original address an indirect branch or return goes to
 inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that must not touch flags
+// Of returns that find their landing directly (cache/direct_landings.h): rax and rdx meanwhile, and
+// u32: found so many times more, one asks.
+inline constexpr uint32_t kSpillRax = 0xfd8, kSpillRdx = 0xfe0;
+inline constexpr uint32_t kDirectLeft = 0xfe8;
 inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
-static_assert(kRegisters + 16 * 8 <= kNoteCount && kDirectLeft + 8 <= kNotes);
+static_assert(kRegisters + 16 * 8 <= kNoteCount && kAsked + 8 <= kNotes);
 static_assert(kNotes + kNotesMax * kNoteBytes <= kCall);
 static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x1000 == 0);
 inline constexpr uint64_t kBlockSizeBytes = 64ull << 20;

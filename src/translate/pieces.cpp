@@ -478,8 +478,8 @@ CacheAddr emit_find_directly(Assembler& as, AddressIs it, uint32_t bits, uint32_
     as.u32(table + entry * tables::kDirectBytes);
   };
   const auto restore = [&] {
-    as.mov_reg_gs(kRdx, tcb::kRegisters + 8 * kRdx);
-    as.mov_reg_gs(kRax, tcb::kRegisters + 8 * kRax);
+    as.mov_reg_gs(kRdx, tcb::kSpillRdx);
+    as.mov_reg_gs(kRax, tcb::kSpillRax);
   };
   const auto compare = [&](uint32_t entry) {
     load_key(entry);
@@ -489,8 +489,8 @@ CacheAddr emit_find_directly(Assembler& as, AddressIs it, uint32_t bits, uint32_
     return as.offset();
   };
   const CacheAddr entry = as.here();
-  as.mov_gs_reg(tcb::kRegisters + 8 * kRax, kRax);
-  as.mov_gs_reg(tcb::kRegisters + 8 * kRdx, kRdx);
+  as.mov_gs_reg(tcb::kSpillRax, kRax);
+  as.mov_gs_reg(tcb::kSpillRdx, kRdx);
   emit_direct_place(as, it, bits);
   const uint32_t first = compare(0), second = compare(1);
   const uint32_t missing = as.offset();
