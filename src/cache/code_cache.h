@@ -355,7 +355,7 @@ class CodeCache : public Translated {
   void is_returned_to_often(TargetAddr return_address);
   // The same of those that are found directly (tcb::kDirectLeft).
   void is_found_often(TargetAddr return_address) {
-    landings_.is_returned_to_often(return_address.value());
+    landings_.is_returned_to_often(return_address.value(), Landings::Page::kToBeNumbered);
   }
   // In front of an answer: writes to the target what its returns find their landings by.
   void write_landings();

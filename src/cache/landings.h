@@ -49,6 +49,7 @@ inline constexpr uint32_t kLookupsEndless = 1u << 31;
 enum class ReturnsTo : uint8_t {
   kFew,
   kSome,  // or nothing is known
+  kOften,
   kMany,
   kMost,
 };
@@ -66,8 +67,10 @@ class Landings {
 
   // Leads returns to `original` to `code`, unless they are led already.
   void add(uint64_t original, CacheAddr code, ReturnsTo expected);
-  // So many returns to it have been looked up that its page is to be numbered.
-  void is_returned_to_often(uint64_t original);
+  // So many returns to it have been looked up that it is to be found directly, or its page is to be
+  // numbered; that may be left alone where it has no room among those that are found directly.
+  enum class Page : uint8_t { kStays, kToBeNumbered };
+  void is_returned_to_often(uint64_t original, Page page);
   void remove(uint64_t original);
   void remove(TargetRange range);
   // All returns ask from now on, until `release`.

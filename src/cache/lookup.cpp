@@ -266,12 +266,15 @@ void CodeCache::add_landing(BlockRef ref, CacheAddr code) {
 ReturnsTo CodeCache::returns_expected_at(BlockRef ref) const {
   if (ref.insn == 0 && is_busiest(ref)) return ReturnsTo::kMost;
   if (ref.insn == 0 && is_busy(ref)) return ReturnsTo::kMany;
-  return ref.insn == 0 && is_seldom(ref) ? ReturnsTo::kFew : ReturnsTo::kSome;
+  if (ref.insn == 0 && is_seldom(ref)) return ReturnsTo::kFew;
+  return ref.insn == 0 && units_[ref.unit]->weighed ? ReturnsTo::kOften : ReturnsTo::kSome;
 }
 
 void CodeCache::is_returned_to_often(TargetAddr return_address) {
   lookup_pace_.note(LookupPace::Clock::now());
-  landings_.is_returned_to_often(return_address.value());
+  const bool matters = weights_ == nullptr || lookup_pace_.lookups() == LookupPace::kOften;
+  landings_.is_returned_to_often(return_address.value(),
+                                 matters ? Landings::Page::kToBeNumbered : Landings::Page::kStays);
 }
 
 void CodeCache::write_landings() {
