@@ -19,10 +19,6 @@ void put_word(uint8_t* word, uint64_t value) {
       .store(value, std::memory_order_release);
 }
 
-uint64_t bytes_of(const tables::DirectSize& size) {
-  return uint64_t{tables::kDirectBytes} * (size.entries() + 1);
-}
-
 }  // namespace
 
 const tables::DirectSize& DirectLandings::size_in_use() const {
@@ -44,7 +40,7 @@ void DirectLandings::use(size_t size) {
 }
 
 void DirectLandings::forget() {
-  taken_.assign(size_in_use().entries() + 1, false);
+  taken_.assign(size_in_use().entries(), false);
   landings_.clear();
   by_original_ = FlatMap<uint32_t>();
   refused_ = 0;
@@ -52,7 +48,7 @@ void DirectLandings::forget() {
 
 void DirectLandings::begin_again() {
   if (!is_in_use()) return;
-  give_back(tables_ + size_in_use().offset, bytes_of(size_in_use()));
+  give_back(tables_ + size_in_use().offset, size_in_use().size_bytes());
   forget();
 }
 
@@ -71,9 +67,8 @@ void DirectLandings::put(const Landing& landing) const {
 }
 
 bool DirectLandings::place(Landing& landing) {
-  const uint32_t low_bits = size_in_use().entries() - 1;
-  const uint32_t first = static_cast<uint32_t>(landing.original) & low_bits;
-  for (const uint32_t entry : {first, first + 1}) {
+  const uint32_t first = size_in_use().entry(landing.original);
+  for (uint32_t entry = first; entry < first + tables::kDirectProbes; ++entry) {
     if (taken_[entry]) continue;
     taken_[entry] = true;
     landing.entry = entry;
@@ -94,7 +89,7 @@ bool DirectLandings::grow() {
   constexpr size_t kPageBytes = 4096;
   const size_t next = *size_ + 1;
   if (next == std::size(tables::kDirectSizes)) return false;
-  if (refused_ * kPageBytes < bytes_of(tables::kDirectSizes[next])) return false;
+  if (refused_ * kPageBytes < tables::kDirectSizes[next].size_bytes()) return false;
   const tables::DirectSize before = size_in_use();
   std::vector<Landing> all = std::move(landings_);
   size_ = next;
@@ -103,7 +98,7 @@ bool DirectLandings::grow() {
     if (place(landing)) keep(landing);
   }
   use(next);
-  give_back(tables_ + before.offset, bytes_of(before));
+  give_back(tables_ + before.offset, before.size_bytes());
   return true;
 }
 

@@ -66,7 +66,7 @@ inline constexpr uint32_t kSpillProbe = 0xfd0;  // rcx inside a counter that mus
 // u32: found so many times more, one asks.
 inline constexpr uint32_t kSpillRax = 0xfd8, kSpillRdx = 0xfe0;
 inline constexpr uint32_t kDirectLeft = 0xfe8;
-inline constexpr uint32_t kCounters = 0x1000;   // 8 bytes each
+inline constexpr uint32_t kCounters = 0x1000;  // 8 bytes each
 static_assert(kRegisters + 16 * 8 <= kNoteCount && kAsked + 8 <= kNotes);
 static_assert(kNotes + kNotesMax * kNoteBytes <= kCall);
 static_assert(interrupted_offset(kInterruptedMax) <= kHotSlots && kCounters % 0x1000 == 0);
@@ -127,13 +127,18 @@ inline constexpr uint32_t kHashTables = kLateLandings + 65536 * 8;  // 256 point
 inline constexpr uint32_t kHashTableBytes = 256 * 8;
 inline constexpr uint32_t kHashTablesEnd = 39 << 20;
 // Landings that are found by the low bits of their address (cache/direct_landings.h): what makes
-// the low half of the address 0 when it is added, and code, 8 bytes each.  Of each size a table,
-// with one more entry at its end.
+// the low half of the address 0 when it is added, and code, 8 bytes each.  Of each size there is
+// one table.  The bits are the number of an entry; it may also be one of the next ones.
 inline constexpr uint32_t kDirectBytes = 16;
+inline constexpr uint32_t kDirectProbes = 4;
 struct DirectSize {
   uint32_t bits;    // of the address
   uint32_t offset;  // of the table
-  constexpr uint32_t entries() const { return 1u << bits; }
+  constexpr uint32_t entries() const { return (1u << bits) + kDirectProbes - 1; }
+  constexpr uint32_t size_bytes() const { return kDirectBytes * entries(); }
+  constexpr uint32_t entry(uint64_t original) const {
+    return static_cast<uint32_t>(original) & ((1u << bits) - 1);
+  }
 };
 inline constexpr DirectSize kDirectSizes[] = {
     {8, kHashTablesEnd}, {12, kHashTablesEnd + 0x2000}, {15, kHashTablesEnd + 0x13000}};
@@ -141,8 +146,9 @@ inline constexpr DirectSize kDirectSizes[] = {
 // table, which begins at four times as many entries (hashed_place).
 inline constexpr uint32_t kHashedLandings = 40 << 20;
 inline constexpr uint32_t kHashedBytes = 16;
-static_assert(kDirectSizes[2].offset + kDirectBytes * (kDirectSizes[2].entries() + 1) <=
-              kHashedLandings);
+static_assert(kDirectSizes[0].offset + kDirectSizes[0].size_bytes() <= kDirectSizes[1].offset &&
+              kDirectSizes[1].offset + kDirectSizes[1].size_bytes() <= kDirectSizes[2].offset &&
+              kDirectSizes[2].offset + kDirectSizes[2].size_bytes() <= kHashedLandings);
 inline constexpr uint32_t kHashedEntriesMin = 256, kHashedEntriesMax = 1u << 20;
 inline constexpr uint32_t kHashedLandingsEnd =
     kHashedLandings + 5 * kHashedBytes * kHashedEntriesMax;

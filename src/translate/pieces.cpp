@@ -454,7 +454,7 @@ constexpr uint8_t at_address(AddressIs it, unsigned reg) {
   return static_cast<uint8_t>((it == AddressIs::kPopped ? 0x44 : 0x04) | reg << 3);
 }
 
-// To edx: the place of an address in a table, in bytes, or for but 12 bits by eight bytes.
+// To edx: the place of an address in a table, in half entries; of that of 12 bits in bytes.
 void emit_direct_place(Assembler& as, AddressIs it, uint32_t bits) {
   if (bits == 8) {
     on_address(as, it, 0x0f, 0xb6, at_address(it, kRdx));  // movzx edx, byte [rsp...]
@@ -467,22 +467,22 @@ void emit_direct_place(Assembler& as, AddressIs it, uint32_t bits) {
   raw(as, 0x0f, 0xb7, 0xd2);                             // movzx edx, dx
 }
 
-// Looks at the place that the low bits of a return's address say, and at the next one.  Like all
+// Looks at the place that the low bits of a return's address say, and at the next ones.  Like all
 // that indirect branches do, it touches no flag: keys are what makes an address 0 when added.
 // What is not found is looked for plainly.
 CacheAddr emit_find_directly(Assembler& as, AddressIs it, uint32_t bits, uint32_t table,
                              CacheAddr plainly, CacheAddr ask) {
   const bool by_bytes = bits == 12;
-  const auto load_key = [&](uint32_t entry) {  // mov eax, [rdx + table] or [rdx * 8 + table]
+  const auto load_key = [&](uint32_t probe) {  // mov eax, [rdx + table] or [rdx * 8 + table]
     by_bytes ? raw(as, 0x8b, 0x82) : raw(as, 0x8b, 0x04, 0xd5);
-    as.u32(table + entry * tables::kDirectBytes);
+    as.u32(table + probe * tables::kDirectBytes);
   };
   const auto restore = [&] {
     as.mov_reg_gs(kRdx, tcb::kSpillRdx);
     as.mov_reg_gs(kRax, tcb::kSpillRax);
   };
-  const auto compare = [&](uint32_t entry) {
-    load_key(entry);
+  const auto compare = [&](uint32_t probe) {
+    load_key(probe);
     on_address(as, it, 0x8b, at_address(it, kRcx));  // mov ecx, [rsp...]
     raw(as, 0x8d, 0x0c, 0x01);                       // lea ecx, [rcx + rax]
     as.jrcxz(0);
@@ -492,13 +492,16 @@ CacheAddr emit_find_directly(Assembler& as, AddressIs it, uint32_t bits, uint32_
   as.mov_gs_reg(tcb::kSpillRax, kRax);
   as.mov_gs_reg(tcb::kSpillRdx, kRdx);
   emit_direct_place(as, it, bits);
-  const uint32_t first = compare(0), second = compare(1);
+  std::array<uint32_t, tables::kDirectProbes> found{};
+  for (uint32_t probe = 0; probe < found.size(); ++probe) found[probe] = compare(probe);
   const uint32_t missing = as.offset();
   restore();
   as.jmp(plainly.value());
-  patch_short(as, second);
-  raw(as, 0x8d, 0x52, by_bytes ? tables::kDirectBytes : tables::kDirectBytes / 8);  // lea edx
-  patch_short(as, first);
+  for (size_t probe = found.size(); probe-- > 0;) {
+    patch_short(as, found[probe]);
+    // lea edx, to the next entry
+    if (probe > 0) raw(as, 0x8d, 0x52, by_bytes ? tables::kDirectBytes : tables::kDirectBytes / 8);
+  }
   as.mov_ecx_gs(tcb::kDirectLeft);
   as.lea_ecx_rcx(-1);
   raw(as, 0x65, 0x89, 0x0c, 0x25), as.u32(tcb::kDirectLeft);  // mov gs:[left], ecx
