@@ -40,7 +40,7 @@ _tally() {
       compopt -o nospace
       return ;;
     --no-opt=*)
-      COMPREPLY=($(compgen -W "ahead tables recall weights renewal order defer shared joins notes hashes flags low32 paired unspilled index sealed through found packed sparse asks fronts near callers rest compact induction" -- "${cur#*=}"))
+      COMPREPLY=($(compgen -W "ahead tables recall weights renewal order defer shared joins notes hashes flags low32 paired unspilled index sealed through found packed sparse direct asks fronts near callers rest compact induction" -- "${cur#*=}"))
       return ;;
     --keep-counters=*)
       cur=${cur#--keep-counters=}

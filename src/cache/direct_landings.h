@@ -7,10 +7,11 @@
 // to which 8,192 returns or more lead in three seconds, 800 have a tenth of all returns.
 //
 // Idea.  A landing of the hash table that is returned to more often stands in a second table as
-// well, in the entry that the low bits of its address say, or in the next one:
+// well, in the entry that the low bits of its address say, or in one of the next three:
 //
 //     return to 0x55'5555'6789, 8 bits    entry 0x89: is it the address?    then there
 //                                         entry 0x8a: is it the address?    then there
+//                                         ...
 //                                         else in the hash table
 //
 // That takes some fifteen instructions, and none of them touches a flag (translate/pieces.cpp,
@@ -23,7 +24,7 @@
 // Keys stay, only pointers change, and those are written before their keys: a thread that reads
 // meanwhile is led where it would have been a moment ago, or to the hash table.
 //
-// Not handled: a landing of whose two entries both are another's; it stays in the hash table alone.
+// Not handled: a landing whose four entries are all taken; it stays in the hash table alone.
 // Addresses that are alike in their low halves: then nothing is found here (`end`).
 #pragma once
 

@@ -5,14 +5,16 @@
 // 16 bytes, and some forty instructions at each return.
 //
 // Idea.  A page of code is *numbered* once returns to it are many, and then its landings get
-// numbers.  That is known
+// numbers.  In between, landings are found by the low bits of their address (direct_landings.h),
+// with some fifteen instructions.  Which is right for one is known
 //
 //   from an earlier run    its weights say that a landing will be returned to often, or
-//   from this one          of the returns that look their landing up, one in so many asks: its page
-//                          is numbered then (tcb::kLookupsLeft).  So a page is numbered after that
-//                          many lookups on the average, some tens of microseconds; sooner in a
-//                          program with many landings, whose table is in no cache, and to which a
-//                          page is little (`lookups`)
+//   from this one          of the returns that look their landing up, one in so many asks: it is
+//                          found directly then (tcb::kLookupsLeft), after that many lookups on the
+//                          average, some tens of microseconds; sooner in a program with many
+//                          landings, whose table is in no cache (`lookups`).  Of those that are
+//                          found directly, one in so many asks, too (tcb::kDirectLeft): its page is
+//                          numbered then
 //
 // What can have no number even so (landing_numbers.h) stays in the hash table, and so does a
 // landing that by an earlier run's weights (or by this one's so far, if its procedure was hot) is
@@ -48,10 +50,10 @@ inline constexpr uint32_t kLookupsEndless = 1u << 31;
 
 enum class ReturnsTo : uint8_t {
   kFew,
-  kSome,  // or nothing is known
-  kOften,
-  kMany,
-  kMost,
+  kSome,   // or nothing is known
+  kOften,  // too often for the hash table
+  kMany,   // worth a number where it could not be found directly
+  kMost,   // worth a number
 };
 
 class Landings {

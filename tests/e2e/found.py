@@ -156,8 +156,8 @@ if late == 0:
 for options in (["--no-opt=defer"], ["--no-opt=shared"], ["--no-opt=order"], ["--no-opt=renewal"],
                 ["--stress-renewal"], ["--stress-index"], ["--stress-defer"], ["--no-opt=weights"],
                 ["--placement=blocks"], ["--no-opt=low32"], ["--no-opt=flags"],
-                ["--no-opt=packed"], ["--no-opt=sparse"], ["--no-opt=asks"], ["--no-opt=near"],
-                ["--no-opt=fronts"], ["--no-opt=callers"], ["--no-opt=compact"],
+                ["--no-opt=packed"], ["--no-opt=sparse"], ["--no-opt=direct"], ["--no-opt=asks"],
+                ["--no-opt=near"], ["--no-opt=fronts"], ["--no-opt=callers"], ["--no-opt=compact"],
                 ["--no-opt=induction"]):
     run = profiled("63", "threads", options=options)
     same(f"{options}", plain["63", "threads"], run)

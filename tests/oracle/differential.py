@@ -23,8 +23,8 @@ NATIVE_MAX_S = 0.5
 NAMED = ("a return led here, behind no call", "was changed after it had run")
 OPTIMIZATIONS = ("ahead", "tables", "recall", "weights", "renewal", "order", "defer", "shared",
                  "joins", "notes", "hashes", "flags", "low32", "paired", "unspilled", "index",
-                 "sealed", "through", "found", "packed", "sparse", "asks", "fronts", "near",
-                 "callers", "rest", "compact", "induction")
+                 "sealed", "through", "found", "packed", "sparse", "direct", "asks", "fronts",
+                 "near", "callers", "rest", "compact", "induction")
 CSMITH_OPTIONS = ("--no-argc", "--no-bitfields", "--no-packed-struct", "--no-volatiles",
                   "--no-jumps", "--inline-function", "--no-longlong", "--no-math64")
 C_OPTIONS = ("-O0", "-O1", "-O2", "-O2 -funroll-loops", "-O2 -fno-tree-vectorize -fno-inline",

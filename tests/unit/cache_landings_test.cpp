@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -34,7 +35,7 @@ class LandingsTest : public testing::Test {
     ASSERT_NE(memory, MAP_FAILED);
     tables_ = static_cast<uint8_t*>(memory);
     landings_ = Landings();
-    landings_.begin(tables_, form, CacheAddr(kNone), translate::Compare::kAll64, numbered);
+    landings_.begin(tables_, form, CacheAddr(kNone), translate::Compare::kAll64, numbered, nullptr);
   }
   void TearDown() override {
     if (tables_ != nullptr) munmap(tables_, tables::kSizeBytes);
@@ -78,6 +79,132 @@ class LandingsTest : public testing::Test {
   Landings landings_;
 };
 
+// With a table of those that are found by the low bits of their address.
+class DirectLandingsTest : public LandingsTest {
+ protected:
+  void SetUp() override {
+    LandingsTest::SetUp();
+    for (size_t i = 0; i < gateway_.directly.size(); ++i) {
+      gateway_.directly[i] = {CacheAddr(0x1000 + i), CacheAddr(0x2000 + i)};
+    }
+    gateway_.plainly = {CacheAddr(0x100), CacheAddr(0x200)};
+    landings_ = Landings();
+    landings_.begin(tables_, Returns::kJump, CacheAddr(kNone), translate::Compare::kLow32,
+                    Landings::Numbered::kWhereMany, &gateway_);
+  }
+  // Of tables::kDirectSizes; none if nothing is looked for there.
+  std::optional<size_t> size() const {
+    const auto finds = read<uint64_t>(tables::kFindPopped);
+    EXPECT_EQ(read<uint64_t>(tables::kFindOnStack) - finds, finds < 0x1000 ? 0x100u : 0x1000u);
+    return finds < 0x1000 ? std::nullopt : std::optional<size_t>(finds - 0x1000);
+  }
+  uint64_t directly(uint64_t original) const {
+    const tables::DirectSize& table = tables::kDirectSizes[size().value()];
+    const uint32_t first = table.entry(original);
+    for (uint32_t entry = first; entry < first + tables::kDirectProbes; ++entry) {
+      const uint64_t at = table.offset + tables::kDirectBytes * entry;
+      const uint32_t sum = read<uint32_t>(at) + static_cast<uint32_t>(original);
+      if (sum == 0) return read<uint64_t>(at + 8);
+    }
+    return kAsks;
+  }
+  translate::GatewayCode gateway_;
+};
+
+TEST_F(DirectLandingsTest, NumbersAreForWhatIsReturnedToMost) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kOften);
+  landings_.add(0x402010, CacheAddr(0x30), ReturnsTo::kMany);
+  landings_.add(0x403010, CacheAddr(0x40), ReturnsTo::kMost);
+  landings_.add(0x404010, CacheAddr(0x50), ReturnsTo::kFew);
+  write();
+  EXPECT_EQ(size(), 0u);
+  EXPECT_EQ(directly(0x401010), kAsks);
+  EXPECT_EQ(directly(0x401020), 0x20u);
+  EXPECT_EQ(directly(0x402010), 0x30u);
+  EXPECT_EQ(directly(0x404010), kAsks);
+  EXPECT_EQ(by_number(0x403010), 0x40u);
+  EXPECT_EQ(landings_.numbered_pages(), 1u);
+  EXPECT_EQ(landings_.direct(), 2u);
+  // All of them but the numbered one are in the hash table.
+  for (const uint64_t at : {0x401010, 0x401020, 0x402010, 0x404010}) {
+    EXPECT_NE(by_hash(at), kAsks);
+    EXPECT_EQ(by_number(at), kNone);
+  }
+}
+
+TEST_F(DirectLandingsTest, APageIsNumberedWhenDirectReturnsAreMany) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
+  landings_.is_returned_to_often(0x401010, Landings::Page::kToBeNumbered);
+  write();
+  EXPECT_EQ(directly(0x401010), 0x10u);
+  EXPECT_EQ(by_number(0x401010), kNone);
+  landings_.hold();
+  EXPECT_EQ(directly(0x401010), kAsks);
+  landings_.release();
+  EXPECT_EQ(directly(0x401010), 0x10u);
+  landings_.is_returned_to_often(0x401010, Landings::Page::kToBeNumbered);
+  write();
+  EXPECT_EQ(by_number(0x401010), 0x10u);
+  EXPECT_EQ(directly(0x401010), kAsks);
+  EXPECT_EQ(by_hash(0x401010), kAsks);
+  landings_.remove(0x401010);
+  EXPECT_EQ(way(0x401010), kAsks);
+}
+
+// Entries are few at first, and all are in each other's way.
+TEST_F(DirectLandingsTest, TheTableGrowsWhenPagesWouldCostMore) {
+  const auto address = [](uint64_t i) { return 0x400100 + 0x1000 * i; };
+  const auto code = [](uint64_t i) { return CacheAddr(0x10000 + i); };
+  for (uint64_t i = 0; i < tables::kDirectProbes; ++i) {
+    landings_.add(address(i), code(i), ReturnsTo::kMany);
+  }
+  EXPECT_EQ(landings_.direct(), tables::kDirectProbes);
+  // The next one has no room; whether its page gets numbers is left to the caller.
+  const uint64_t next = tables::kDirectProbes;
+  landings_.add(address(next), code(next), ReturnsTo::kSome);
+  landings_.is_returned_to_often(address(next), Landings::Page::kStays);
+  EXPECT_EQ(landings_.numbered_pages(), 0u);
+  EXPECT_NE(by_hash(address(next)), kAsks);
+  landings_.is_returned_to_often(address(next), Landings::Page::kToBeNumbered);
+  EXPECT_EQ(landings_.numbered_pages(), 1u);
+  EXPECT_EQ(size(), 0u);
+  for (uint64_t i = next + 1; i < next + 40 && size() == 0u; ++i) {
+    landings_.add(address(i), code(i), ReturnsTo::kMany);
+  }
+  EXPECT_EQ(size(), 1u);
+  for (uint64_t i = 0; i < tables::kDirectProbes; ++i) {
+    EXPECT_EQ(directly(address(i)), code(i).value()) << i;
+  }
+  // The memory of the smaller one is zeros again.
+  for (uint64_t at = 0; at < tables::kDirectSizes[0].size_bytes(); at += 8) {
+    ASSERT_EQ(read<uint64_t>(tables::kDirectSizes[0].offset + at), 0u);
+  }
+}
+
+TEST_F(DirectLandingsTest, NothingIsFoundThereOnceAddressesAreAlike) {
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.number_no_more();
+  EXPECT_EQ(size(), std::nullopt);
+  EXPECT_EQ(by_hash(0x401020), 0x20u);
+  landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMany);
+  EXPECT_EQ(by_hash(0x402020), 0x30u);
+  EXPECT_EQ(landings_.direct(), 0u);
+}
+
+TEST_F(DirectLandingsTest, AllBeginAgain) {
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMost);
+  write();
+  landings_.begin_again(
+      [](uint64_t at) { return at == 0x402020 ? ReturnsTo::kMany : ReturnsTo::kSome; });
+  write();
+  EXPECT_EQ(directly(0x401020), kAsks);
+  EXPECT_EQ(directly(0x402020), 0x30u);
+  EXPECT_EQ(by_hash(0x401020), 0x20u);
+  EXPECT_EQ(landings_.numbered_pages(), 0u);
+}
+
 // The hash tables, from the smallest to the largest.
 TEST(HashedTables, LieApartEachFromAPageOn) {
   uint64_t free_from = 0;
@@ -109,7 +236,7 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   for (const uint64_t at : {0x401010, 0x401020, 0x402010}) EXPECT_EQ(by_number(at), kNone);
   EXPECT_EQ(by_hash(0x401020), 0x20u);
 
-  landings_.is_returned_to_often(0x401020);
+  landings_.is_returned_to_often(0x401020, Landings::Page::kToBeNumbered);
   EXPECT_EQ(way(0x401020), kAsks);  // not yet written
   write();
   EXPECT_EQ(by_number(0x401010), 0x10u);
@@ -121,7 +248,7 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
   landings_.add(0x401030, CacheAddr(0x40), ReturnsTo::kSome);
   // Too close to another for one.
   landings_.add(0x401031, CacheAddr(0x50), ReturnsTo::kSome);
-  landings_.add(0x403000, CacheAddr(0x60), ReturnsTo::kMany);
+  landings_.add(0x403000, CacheAddr(0x60), ReturnsTo::kMost);
   write();
   EXPECT_EQ(by_number(0x401030), 0x40u);
   EXPECT_EQ(by_number(0x401031), kNone);
@@ -132,7 +259,7 @@ TEST_F(LandingsTest, APageIsNumberedOnceReturnsAreMany) {
 
 TEST_F(LandingsTest, WhatIsHardlyReturnedToStaysWhereItIsUntilItIs) {
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
-  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMost);
   landings_.add(0x401030, CacheAddr(0x30), ReturnsTo::kFew);
   landings_.add(0x401040, CacheAddr(0x40), ReturnsTo::kSome);
   write();
@@ -140,7 +267,7 @@ TEST_F(LandingsTest, WhatIsHardlyReturnedToStaysWhereItIsUntilItIs) {
   EXPECT_EQ(by_hash(0x401010), 0x10u);
   EXPECT_EQ(by_hash(0x401030), 0x30u);
   EXPECT_EQ(by_number(0x401040), 0x40u);
-  landings_.is_returned_to_often(0x401030);
+  landings_.is_returned_to_often(0x401030, Landings::Page::kToBeNumbered);
   write();
   EXPECT_EQ(by_number(0x401030), 0x30u);
   EXPECT_EQ(landings_.hashed(), 1u);
@@ -157,7 +284,7 @@ TEST_F(LandingsTest, WhatIsHardlyReturnedToStaysWhereItIsUntilItIs) {
   // Pointers of wide numbers lie side by side.
   begin(Landings::Numbered::kWhereMany, Returns::kPaired);
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kFew);
-  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMost);
   EXPECT_EQ(landings_.hashed(), 0u);
 }
 
@@ -216,7 +343,7 @@ TEST_F(LandingsTest, WideNumbersBeginAgain) {
   };
   constexpr uint64_t kBegin = 0x401000, kApart = 16, kCount = 5000;
   for (uint64_t i = 0; i < kCount; ++i) {
-    landings_.add(kBegin + kApart * i, CacheAddr(i + 1), ReturnsTo::kMany);
+    landings_.add(kBegin + kApart * i, CacheAddr(i + 1), ReturnsTo::kMost);
   }
   write();
   for (uint64_t i = 0; i < kCount; ++i) EXPECT_EQ(by_wide_number(kBegin + kApart * i), i + 1);
@@ -244,7 +371,7 @@ TEST_F(LandingsTest, WideNumbersBeginAgain) {
 
 TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
   landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kSome);
-  landings_.is_returned_to_often(0x401014);
+  landings_.is_returned_to_often(0x401014, Landings::Page::kToBeNumbered);
   write();
   EXPECT_EQ(landings_.touched_bytes(), 0u);
 }
@@ -258,16 +385,16 @@ TEST_F(LandingsTest, AllAreNumberedIfThatIsAsked) {
 }
 
 TEST_F(LandingsTest, WhereNumbersCannotBeWrittenAllAreLookedUp) {
-  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kMany);
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kMost);
   write();
-  landings_.add(0x402010, CacheAddr(0x20), ReturnsTo::kMany);
+  landings_.add(0x402010, CacheAddr(0x20), ReturnsTo::kMost);
   landings_.hold();
   write(false);
   EXPECT_TRUE(landings_.is_refused());
   landings_.release();
   EXPECT_EQ(way(0x401010), 0x10u);
   EXPECT_EQ(way(0x402010), 0x20u);
-  landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMany);
+  landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMost);
   EXPECT_EQ(way(0x402020), 0x30u);
   landings_.remove(0x402010);
   landings_.remove(0x401010);
@@ -291,7 +418,8 @@ TEST_F(LandingsTest, LeadWhereTheyWereToldWhateverHappens) {
           led.erase(at);
           break;
         case 1:
-          landings_.is_returned_to_often(0x400000 + 3 * (random() % 2000));
+          landings_.is_returned_to_often(0x400000 + 3 * (random() % 2000),
+                                         Landings::Page::kToBeNumbered);
           break;
         default: {
           const bool many = random() % 64 == 0 && at < 0x404000;
