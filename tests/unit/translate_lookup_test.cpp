@@ -173,14 +173,18 @@ TEST_F(Lookups, SomeAreFoundByTheLowBitsOfTheirAddress) {
     }
     if (led.contains(target) && !direct.add(target, landing(led[target]))) ++refused;
     const Way way = kOfReturns[round % 2];
-    for (const uint64_t at : {target, target ^ 0x1'0000'0000, target + 1, random() % 0x8'0000}) {
+    for (const uint64_t at : {target, target ^ 0x1'0000'0000, target + 1,
+                              uint64_t{0x7f00'0000'0000} + random() % 0x8'0000}) {
       const auto known = led.find(at);
       const uint32_t before = left();
       const bool there = known != led.end() && direct.has(at);
       // Whole addresses are not compared: nobody returns where only the upper half differs.
       if (known == led.end() && direct.has(target) && at == (target ^ 0x1'0000'0000)) continue;
       ASSERT_EQ(go(way, at, !there), known == led.end() ? kAsked : known->second) << std::hex << at;
-      ASSERT_EQ(left() == before, there || known == led.end());
+      // Of one that was removed, the hash table still has the address.
+      if (known != led.end()) {
+        ASSERT_EQ(left() == before, there);
+      }
       asked += known == led.end() ? 1 : 0;
     }
   }
