@@ -73,6 +73,7 @@ using oracle::Classified;
 using oracle::Modules;
 
 constexpr uint64_t kTrapFlag = 0x100;
+constexpr uint64_t kCpuidBytes = 2;
 constexpr int kTrapBrkpt = 1;             // si_code of the trap at the end of a system call
 constexpr int kHandlerEntered = SIGTRAP;  // si_code of the stop at a handler's first instruction
 constexpr int kTrapTrace = 2;
@@ -116,6 +117,7 @@ struct Here {
   uint32_t id = 0;
   Classified classified;
   bool writable = false;
+  bool is_cpuid = false;
 };
 
 // A signal whose handler has not returned.
@@ -240,6 +242,7 @@ class Stepper {
       got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
     }
     if (got > 0) h.classified = oracle::classify(bytes, size_t(got));
+    h.is_cpuid = got >= ssize_t(kCpuidBytes) && bytes[0] == 0x0f && bytes[1] == 0xa2;
     if (module < 0) {
       h.id = intern(-1, address);  // a jump to nowhere: it will fault and never count
       return h;
@@ -263,6 +266,18 @@ class Stepper {
     t.here = look_up(tid, regs.rip);
     t.started = true;
     t.only_arrived = false;
+  }
+
+  // Where a virtual machine's host executes cpuid in its stead and forgets that it is a step, the
+  // trap comes behind the next instruction.
+  void behind_cpuid(pid_t tid, Thread& t, const user_regs_struct& later) {
+    if (later.rip == t.address + kCpuidBytes) return;
+    user_regs_struct regs = later;
+    regs.rip = t.address + kCpuidBytes;
+    regs.rsp = t.stack_pointer;
+    completed(tid, t, regs);
+    arrive(tid, t, regs);
+    if (t.here.classified.kind == Class::kSyscall) die("a system call right behind cpuid");
   }
 
   void arrive_first(pid_t tid, Thread& t) {
@@ -385,6 +400,7 @@ class Stepper {
       bool system_call_end = info.si_code == kTrapBrkpt;
       bool is_system_call = t.here.classified.kind == Class::kSyscall;
       bool moved = regs.rip != t.address;
+      if (t.here.is_cpuid && moved) behind_cpuid(tid, t, regs);
       if (!system_call_end || is_system_call || moved) completed(tid, t, regs);
       arrive(tid, t, regs);
       resume(tid, t, 0);
