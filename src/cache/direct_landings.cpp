@@ -102,13 +102,13 @@ bool DirectLandings::grow() {
   return true;
 }
 
-bool DirectLandings::add(uint64_t original, CacheAddr code) {
+bool DirectLandings::add(uint64_t original, uint64_t to) {
   if (!is_in_use()) return false;
   if (has(original)) {
-    lead(original, code.value());
+    lead(original, to);
     return true;
   }
-  Landing landing{original, code.value(), 0};
+  Landing landing{original, to, 0};
   if (!place(landing)) {
     ++refused_;
     if (!grow() || !place(landing)) return false;

@@ -4,7 +4,7 @@
 // memory for each page of code (landing_numbers.h), or in a hash table, which takes some forty
 // instructions (hashed_landings.h).  Most pages are returned to neither so often that numbers are
 // worth their memory nor so seldom that the instructions do not matter: of the 1,000 pages of cc1
-// to which 8,192 returns or more lead in three seconds, 800 have a tenth of all returns.
+// to which 8,192 returns or more lead in three seconds, 800 have a third of all returns.
 //
 // Idea.  A landing of the hash table that is returned to more often stands in a second table as
 // well, in the entry that the low bits of its address say, or in one of the next three:
@@ -49,9 +49,9 @@ class DirectLandings {
 
   // Whether there is such a table.
   bool is_in_use() const { return size_.has_value(); }
-  // Leads returns to `original` to `code`, from now on by `lead`.  False if there is no room.
-  bool add(uint64_t original, CacheAddr code);
-  // Does so if it has been added; 0: to the hash table.
+  // Leads returns to `original` to `to`; 0: to the hash table.  False if there is no room.
+  bool add(uint64_t original, uint64_t to);
+  // Does so if it has been added.
   void lead(uint64_t original, uint64_t to);
   bool has(uint64_t original) const { return by_original_.find(original) != nullptr; }
   // How many entries are taken.

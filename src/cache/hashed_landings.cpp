@@ -70,10 +70,19 @@ CacheAddr HashedLandings::leads_to(uint64_t original) const {
   return landings_[index_of(original)].code;
 }
 
+uint64_t HashedLandings::way_to(const Landing& landing) {
+  return landing.is_held ? 0 : landing.code.value();
+}
+
+bool HashedLandings::add_directly(uint64_t original) {
+  CHECK(has(original)) << "a landing that is not there";
+  return direct_.add(original, way_to(landings_[index_of(original)]));
+}
+
 void HashedLandings::lead(const Landing& landing) {
   auto* entry =
       reinterpret_cast<uint64_t*>(tables_ + tables::kHashedLandings + bytes_of(landing.entry));
-  const uint64_t to = landing.is_held ? 0 : landing.code.value();
+  const uint64_t to = way_to(landing);
   std::atomic_ref<uint64_t>(entry[1]).store(to, std::memory_order_release);
   std::atomic_ref<uint64_t>(entry[0]).store(landing.original, std::memory_order_release);
   direct_.lead(landing.original, to);

@@ -68,7 +68,9 @@ class HashedLandings {
   // How many there are.
   size_t size() const { return led_; }
 
-  // Those of them that are found by the low bits of their address as well.
+  // One that is there is found by the low bits of its address as well.  False if it has no room.
+  bool add_directly(uint64_t original);
+  // Those that are.
   DirectLandings& direct() { return direct_; }
   const DirectLandings& direct() const { return direct_; }
 
@@ -86,6 +88,7 @@ class HashedLandings {
   uint32_t index_of(uint64_t original) const;
   Landing& find_or_make(uint64_t original);
   void remove(Landing& landing);
+  static uint64_t way_to(const Landing& landing);
   bool is_crowded() const;
   bool place(Landing& landing);
   bool place_all(uint32_t entries);

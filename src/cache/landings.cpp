@@ -65,8 +65,9 @@ void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
   const bool stays = stays_hashed(original, expected);
   if (is_numbered(original) && !stays && number(original, code)) return;
   if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) {
-    if (expected == ReturnsTo::kOften || expected == ReturnsTo::kMany)
-      hashed_.direct().add(original, code);
+    if (expected == ReturnsTo::kOften || expected == ReturnsTo::kMany) {
+      hashed_.add_directly(original);
+    }
     return;
   }
   number_page(original);
@@ -75,10 +76,9 @@ void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
 
 void Landings::is_returned_to_often(uint64_t original, Page page) {
   if (!hashed_.has(original)) return;
-  const CacheAddr there = hashed_.leads_to(original);
-  DirectLandings& direct = hashed_.direct();
+  const DirectLandings& direct = hashed_.direct();
   const bool may_be_direct = direct.is_in_use() && !is_numbered(original) && !direct.has(original);
-  if (may_be_direct && (direct.add(original, there) || page == Page::kStays)) return;
+  if (may_be_direct && (hashed_.add_directly(original) || page == Page::kStays)) return;
   number_page(original);
   const CacheAddr code = hashed_.leads_to(original);
   if (code == CacheAddr() || !is_numbered(original)) return;

@@ -143,6 +143,14 @@ TEST_F(DirectLandingsTest, APageIsNumberedWhenDirectReturnsAreMany) {
   EXPECT_EQ(directly(0x401010), kAsks);
   landings_.release();
   EXPECT_EQ(directly(0x401010), 0x10u);
+  // Nor is one found that comes to be meanwhile.
+  landings_.add(0x402010, CacheAddr(0x20), ReturnsTo::kSome);
+  landings_.hold();
+  landings_.is_returned_to_often(0x402010, Landings::Page::kToBeNumbered);
+  EXPECT_EQ(landings_.direct(), 2u);
+  EXPECT_EQ(directly(0x402010), kAsks);
+  landings_.release();
+  EXPECT_EQ(directly(0x402010), 0x20u);
   landings_.is_returned_to_often(0x401010, Landings::Page::kToBeNumbered);
   write();
   EXPECT_EQ(by_number(0x401010), 0x10u);
