@@ -40,11 +40,10 @@ enum class Optimization : uint8_t {
   kInduction,  // a register of the program's counts the runs of a loop (inductions.h)
 };
 inline constexpr std::array<std::string_view, 29> kOptimizationNames = {
-    "ahead",     "tables", "recall", "weights", "renewal", "order",   "defer",
-    "shared",    "joins",  "notes",  "hashes",  "flags",   "low32",   "paired",
-    "unspilled", "index",  "sealed", "through", "found",   "packed",  "sparse",
-    "direct",    "asks",   "fronts", "near",    "callers", "rest",    "compact",
-    "induction"};
+    "ahead",  "tables",  "recall", "weights", "renewal",  "order",  "defer",     "shared",
+    "joins",  "notes",   "hashes", "flags",   "low32",    "paired", "unspilled", "index",
+    "sealed", "through", "found",  "packed",  "sparse",   "direct", "asks",      "fronts",
+    "near",   "callers", "rest",   "compact", "induction"};
 
 // Those that are on.
 class Optimizations {

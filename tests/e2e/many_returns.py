@@ -42,7 +42,8 @@ ALONE = dict(os.environ, TALLY_CACHE="")
 
 for kind, *flags in (("small",), ("large", "-DLARGE")):
     program = compile_c(kind, SOURCE, f"-DROUNDS={ROUNDS}", *flags)
-    for options in ((), ("--no-opt=low32",), ("--no-opt=recall,joins",), ("--no-opt=sparse",),
+    for options in ((), ("--no-opt=low32",), ("--no-opt=recall,joins",), ("--no-opt=direct",),
+                    ("--no-opt=direct,recall,joins",), ("--no-opt=sparse",),
                     ("--no-opt=sparse", "--no-opt=low32"),
                     ("--no-opt=sparse", "--no-opt=recall,joins")):
         what = f"{kind} {options}"
@@ -54,13 +55,18 @@ for kind, *flags in (("small",), ("large", "-DLARGE")):
         facts = {fact["name"]: fact["value"] for fact in json.loads(dump)["run"]}
         # Where all are numbered: too close together is at least one of three in each procedure;
         # beyond that, small programs have no more numbers than NUMBERS.  Else many of the pages of
-        # code are numbered in the course of these rounds (src/cache/landings.h, kLookupsMin).
-        hashed = int(facts["landings_hashed"])
+        # code are numbered in the course of these rounds (src/cache/landings.h, kLookupsMin); and
+        # where landings are found directly as well, no return comes here often enough for a page
+        # that has no number to get one, but for the few that a sample shows (kDirectMax).
+        hashed, direct = (int(facts["landings_" + how]) for how in ("hashed", "direct"))
         without = max(2500, SITES - NUMBERS if kind == "small" else 0)
+        directly = not {"direct", "sparse", "low32"} & {
+            name for option in options for name in option.removeprefix("--no-opt=").split(",")}
         least, most = (without, without + 3 * 2500) if "--no-opt=sparse" in options else \
+                      (SITES * 3 // 4, SITES) if directly else \
                       (SITES // (8 if kind == "small" else 16), SITES * 7 // 8)
-        if not least <= hashed <= most:
-            complain(f"{what}: {hashed} landings are looked up by a hash")
+        if not least <= hashed <= most or not 100 * directly <= direct <= SITES * directly:
+            complain(f"{what}: {hashed} landings are looked up by a hash, {direct} found directly")
         listing = accepted(["dump", "instructions", path("many.tally")], what).stdout
         counts = {}
         for row in csv.DictReader(io.StringIO(listing.decode())):
