@@ -50,6 +50,7 @@
 #include "cache/recall.h"
 #include "cache/region.h"
 #include "cache/sealed_memory.h"
+#include "cache/shared_pages.h"
 #include "cache/translated.h"
 #include "cache/unit_index.h"
 #include "profile/model.h"
@@ -111,6 +112,7 @@ struct CacheStats {
   uint64_t compactions = 0;       // times that all was translated again ...
   uint64_t most_bytes = 0;        // of the target's memory for us, before some was given back
   uint64_t given_back_bytes = 0;  // ... and the code cache that was given back then
+  uint64_t pages_shared = 0;      // of it, whose memory is another's (shared_pages.h)
   uint64_t paired_late = 0;       // ... and of them, those whose returns no longer jump
   uint64_t sealed = 0;            // branches through pointers that last, which are not compared ...
   uint64_t unsealed = 0;          // ... and of them, those that are again
@@ -517,7 +519,13 @@ class CodeCache : public Translated {
   translate::Lies place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const;
   uint32_t owner_of(const CodeRecord& record) const;
   std::vector<bool> units_of_nobody();
+  bool is_nobodys(const CodeRecord& record, const std::vector<bool>& nobodys) const;
   std::vector<CacheRange> pages_of(const std::vector<bool>& nobodys) const;
+  std::vector<SharedPages::Living> living_pages(const std::vector<bool>& nobodys) const;
+  void join_pages(const std::vector<bool>& nobodys);
+  void give_back(CacheRange pages);
+  Status share_pages();
+  uint8_t* code_at(CacheAddr address);
   void give_back_tables(const std::vector<bool>& nobodys);
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.
@@ -697,10 +705,14 @@ class CodeCache : public Translated {
   std::vector<HeldJump> held_jumps_;
   struct GivingBack {
     std::vector<CacheRange> pages;
+    std::vector<SharedPages::Move> moves;
+    bool is_move_begun = false;      // the last one's
+    bool are_moves_refused = false;  // by the kernel, once and for all
     bool numbers = false;  // of landings, all
   };
   GivingBack giving_back_;              // as soon as can be
   std::vector<CacheRange> given_back_;  // by address
+  SharedPages shared_;
   struct Shortcut {                     // a direct branch to a linkage stub, and where it was led
     uint32_t link = 0;
     CacheAddr led_to;
@@ -722,7 +734,7 @@ auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const Co
   if (front == nullptr) return std::nullopt;
   const Unit& unit = *units_[pair.to.unit];
   const CacheAddr end = unit.label(front->block);
-  isa::Assembler as(region_.code(front->entry), static_cast<size_t>(end - front->entry),
+  isa::Assembler as(code_at(front->entry), static_cast<size_t>(end - front->entry),
                     front->entry);
   auto stub = emit(as);
   if (as.overflowed()) return std::nullopt;

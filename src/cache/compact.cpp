@@ -42,7 +42,7 @@ using namespace translate;
 
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kPageBytes = SharedPages::kPageBytes;
 
 constexpr uint64_t page_of(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -58,7 +58,7 @@ uint64_t CodeCache::memory_bytes() const {
 
 bool CodeCache::may_compact() const {
   return optimizations_.has(Optimization::kCompact) && kept_ == nullptr && !region_.is_filtered() &&
-         giving_back_.pages.empty() && !giving_back_.numbers;
+         giving_back_.pages.empty() && giving_back_.moves.empty() && !giving_back_.numbers;
 }
 
 // What is new begins with a page of its own.
@@ -80,6 +80,8 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   region_.set_counters_aside(slots, next_counter_);
   const std::vector<bool> nobodys = units_of_nobody();
   giving_back_.pages = pages_of(nobodys);
+  // Another thread might be on a page that moves, just when the monitor changes code there.
+  if (numbers == GiveNumbers::kAnew && !giving_back_.are_moves_refused) join_pages(nobodys);
   give_back_tables(nobodys);
   giving_back_.numbers = numbers == GiveNumbers::kAnew;
   stats_.compactions += 1;
@@ -176,14 +178,15 @@ void CodeCache::give_back_tables(const std::vector<bool>& nobodys) {
   }
 }
 
+bool CodeCache::is_nobodys(const CodeRecord& record, const std::vector<bool>& nobodys) const {
+  if (nobodys[owner_of(record)]) return true;
+  if (record.kind != CodeRecord::Kind::kPair) return false;
+  const Pair& pair = sites_[record.index].pairs[record.pair];
+  return pair.cut && nobodys[pair.to.unit];
+}
+
 // Of the code cache, those on which nothing is but what is nobody's.
 std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) const {
-  const auto is_nobodys = [&](const CodeRecord& record) {
-    if (nobodys[owner_of(record)]) return true;
-    if (record.kind != CodeRecord::Kind::kPair) return false;
-    const Pair& pair = sites_[record.index].pairs[record.pair];
-    return pair.cut && nobodys[pair.to.unit];
-  };
   std::vector<CacheRange> result;
   const auto add_page = [&](CacheAddr page) {
     if (is_given_back(page)) return;
@@ -195,7 +198,7 @@ std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) co
     std::optional<CacheAddr> since;
     for (const CodeRecord& record : part) {
       // What lies behind the last one's beginning is new.
-      const bool goes_on = &record != &part.back() && is_nobodys(record);
+      const bool goes_on = &record != &part.back() && is_nobodys(record, nobodys);
       if (goes_on && !since) since = record.begin;
       if (goes_on || !since) continue;
       CacheAddr page(page_of(since->value()));
@@ -206,15 +209,114 @@ std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) co
   return result;
 }
 
+// Those on which something lives.  Pages that are full are not told.
+std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>& nobodys) const {
+  std::vector<SharedPages::Living> result;
+  const auto add = [&](uint64_t begin, uint64_t end) {
+    while (begin < end) {
+      const CacheAddr page(begin / kPageBytes * kPageBytes);
+      const uint64_t stop = std::min(end, page.value() + kPageBytes);
+      const bool is_full = stop - begin == kPageBytes;
+      if (!is_full && (result.empty() || result.back().page != page)) result.push_back({page, {}});
+      for (; !is_full && begin < stop; ++begin) result.back().lives.set(begin % kPageBytes);
+      begin = stop;
+    }
+  };
+  for (const std::vector<CodeRecord>& part : records_) {
+    if (part.empty()) continue;
+    // In front of the first one is the gateway; behind the last one there will be more code.
+    const uint64_t first = part.front().begin.value();
+    add(first / kPageBytes * kPageBytes, first);
+    for (size_t i = 0; i < part.size(); ++i) {
+      const uint64_t begin = part[i].begin.value();
+      const bool is_last = i + 1 == part.size();
+      const uint64_t end = is_last ? page_of(begin + 1) : part[i + 1].begin.value();
+      if (is_last || !is_nobodys(part[i], nobodys)) add(begin, end);
+    }
+  }
+  return result;
+}
+
+// Pages of which little lives get their memory together.  What is not theirs there is overwritten.
+void CodeCache::join_pages(const std::vector<bool>& nobodys) {
+  constexpr uint8_t kTraps = 0xcc;
+  SharedPages::Plan plan = shared_.plan(living_pages(nobodys));
+  for (const SharedPages::Host& host : plan.hosts) {
+    uint8_t* code = region_.code(host.home);
+    for (uint64_t i = 0; i < kPageBytes; ++i) {
+      if (!host.lives[i]) code[i] = kTraps;
+    }
+  }
+  giving_back_.moves = std::move(plan.moves);
+  giving_back_.is_move_begun = false;
+}
+
 bool CodeCache::is_given_back(CacheAddr code) const {
   const auto behind = std::ranges::upper_bound(given_back_, code, {}, &CacheRange::begin);
-  return behind != given_back_.begin() && (behind - 1)->contains(code);
+  if (behind != given_back_.begin() && (behind - 1)->contains(code)) return true;
+  return shared_.is_dead(code);
+}
+
+// To write to.
+uint8_t* CodeCache::code_at(CacheAddr address) {
+  CHECK(!is_given_back(address)) << "code that was given back, at " << address.value();
+  return region_.code(address);
+}
+
+// The target has lost its access to them.
+void CodeCache::give_back(CacheRange pages) {
+  if (shared_.size() == 0) return region_.give_back_code(pages);
+  for (CacheAddr page = pages.begin; page < pages.end; page += kPageBytes) {
+    const std::optional<CacheAddr> frame = shared_.leave(page);
+    if (frame) region_.give_back_code({*frame, *frame + kPageBytes});
+  }
+}
+
+// The monitor's view of a page moves first, since nobody runs meanwhile.
+Status CodeCache::share_pages() {
+  while (!giving_back_.moves.empty() && !giving_back_.are_moves_refused) {
+    const SharedPages::Move& move = giving_back_.moves.back();
+    if (!giving_back_.is_move_begun) {
+      const uint8_t* from = region_.code(move.page);
+      uint8_t* to = region_.code(move.to);
+      for (uint64_t i = 0; i < kPageBytes; ++i) {
+        if (move.lives[i]) to[i] = from[i];
+      }
+      giving_back_.is_move_begun = region_.view(move.page, move.to);
+      giving_back_.are_moves_refused = !giving_back_.is_move_begun;
+      if (giving_back_.are_moves_refused) break;
+    }
+    const auto map_to = [&](CacheAddr frame) {
+      return remote_call_(SYS_mremap, {region_.in_attic(frame).value(), 0, kPageBytes,
+                                       MREMAP_MAYMOVE | MREMAP_FIXED, move.page.value(), 0});
+    };
+    TRY_ASSIGN(const int64_t result, map_to(move.to));
+    if (CacheAddr(static_cast<uint64_t>(result)) != move.page) {
+      const CacheAddr before = shared_.frame_of(move.page);
+      TRY_ASSIGN(const int64_t undone, map_to(before));
+      if (CacheAddr(static_cast<uint64_t>(undone)) != move.page || !region_.view(move.page, before))
+        return make_error("cannot map code where it was, at {:#x}", move.page.value());
+      giving_back_.are_moves_refused = true;
+      break;
+    }
+    const std::optional<CacheAddr> frame = shared_.move(move.page, move.to);
+    if (frame) region_.give_back_code({*frame, *frame + kPageBytes});
+    stats_.pages_shared += 1;
+    giving_back_.moves.pop_back();
+    giving_back_.is_move_begun = false;
+  }
+  giving_back_.moves.clear();
+  giving_back_.is_move_begun = false;
+  return Ok{};
 }
 
 // Where the kernel refuses, things stay as they are.  The program's filter of its system calls, if
 // it has one by now, is not asked.
 Status CodeCache::give_back() {
-  if (region_.is_filtered()) giving_back_ = {};
+  if (region_.is_filtered()) {
+    giving_back_ = {};
+    giving_back_.are_moves_refused = true;
+  }
   while (!giving_back_.pages.empty()) {
     const CacheRange pages = giving_back_.pages.back();
     TRY_ASSIGN(
@@ -222,11 +324,12 @@ Status CodeCache::give_back() {
         remote_call_(SYS_mprotect, {pages.begin.value(), pages.size_bytes(), PROT_NONE, 0, 0, 0}));
     giving_back_.pages.pop_back();
     if (result != 0) continue;
-    region_.give_back_code(pages);
+    give_back(pages);
     given_back_.insert(std::ranges::upper_bound(given_back_, pages.begin, {}, &CacheRange::begin),
                        pages);
     stats_.given_back_bytes += pages.size_bytes();
   }
+  TRY(share_pages());
   if (!giving_back_.numbers) return Ok{};
   TRY_ASSIGN(const int64_t result,
              remote_call_(SYS_madvise, {region_.tables_base() + uint64_t{tables::kLandingNumbers},

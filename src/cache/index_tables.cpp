@@ -138,7 +138,7 @@ bool CodeCache::make_index(SiteState& state, uint32_t site_id) {
     set_table_head(table.table_offset, static_cast<uint8_t>(i), table.fallback);
   }
   const CacheAddr begin = state.site.head->field + 4;
-  isa::Assembler as(region_.code(begin), IndexHead::kRoomBytes, begin);
+  isa::Assembler as(code_at(begin), IndexHead::kRoomBytes, begin);
   emit_index_dispatch(as, state.site.head->jump, region_.tables_base() + table.table_offset);
   CHECK(!as.overflowed()) << "a dispatch longer than its room";
   table.state = IndexTable::State::kLeads;

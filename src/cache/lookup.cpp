@@ -18,7 +18,7 @@ using namespace translate;
 void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
   const int64_t distance = target - (field + 4);
   CHECK(distance == static_cast<int32_t>(distance)) << "link out of reach";
-  auto* p = reinterpret_cast<uint32_t*>(region_.code(field));
+  auto* p = reinterpret_cast<uint32_t*>(code_at(field));
   __atomic_store_n(p, static_cast<uint32_t>(distance), __ATOMIC_RELEASE);
 }
 
@@ -26,7 +26,7 @@ void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
 void CodeCache::set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code) {
   const uint64_t at = (field.value() - 1) & 7;
   CHECK(at <= 3) << "a jump that cannot be replaced as a whole";
-  auto* word = reinterpret_cast<uint64_t*>(region_.code(CacheAddr(field.value() - 1 - at)));
+  auto* word = reinterpret_cast<uint64_t*>(code_at(field) - 1 - at);
   uint64_t now = std::atomic_ref<uint64_t>(*word).load();
   memcpy(reinterpret_cast<uint8_t*>(&now) + at, code.data(), code.size());
   std::atomic_ref<uint64_t>(*word).store(now, std::memory_order_release);
@@ -446,7 +446,7 @@ void CodeCache::lead_to_table(const SiteState& state, uint32_t site_id) {
   const unsigned reg = state.site.unspilled ? state.site.unspilled->reg : kDispatchRegister;
   if (state.site.room_bytes != 0 && state.hash != HashKind::kBits0to7) {
     const CacheAddr begin = state.site.field + 4;
-    isa::Assembler as(region_.code(begin), state.site.room_bytes, begin);
+    isa::Assembler as(code_at(begin), state.site.room_bytes, begin);
     emit_hash_dispatch(as, state.hash, table, reg);
     CHECK(!as.overflowed()) << "a dispatch longer than its room";
     erase_jmp(state.site.field);

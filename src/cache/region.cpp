@@ -422,10 +422,31 @@ void Region::set_counters_aside(uint32_t slots, size_t counters) {
   }
 }
 
+uint64_t Region::offset_of(CacheAddr code) const {
+  const Area* area = area_at(code);
+  CHECK(area != nullptr) << "no code cache at " << code.value();
+  return kAreasFileOffset + area->index * kAreaSizeBytes +
+         static_cast<uint64_t>(code - area->base);
+}
+
+// By the file, since the monitor's view may be of another page.  A kernel that cannot make holes
+// keeps it, and then it is counted.
 void Region::give_back_code(CacheRange pages) {
   const Area* area = area_at(pages.begin);
   CHECK(area != nullptr && pages.end <= area->base + kAreaSizeBytes) << "no code there";
-  give_back(code(pages.begin), pages.size_bytes());
+  fallocate(monitor_fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(offset_of(pages.begin)), static_cast<off_t>(pages.size_bytes()));
+}
+
+bool Region::view(CacheAddr page, CacheAddr of) {
+  constexpr uint64_t kPageBytes = 4096;
+  uint8_t* here = code(page);
+  return mmap(here, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+              monitor_fd_, static_cast<off_t>(offset_of(of))) == here;
+}
+
+CacheAddr Region::in_attic(CacheAddr page) const {
+  return CacheAddr(attic_base_ + (offset_of(page) - kAreasFileOffset));
 }
 
 void Region::for_each_in_memory(

@@ -144,8 +144,13 @@ class Region {
   // again.  `for_each_counter` knows of it.  Not with counters in a file.
   void set_counters_aside(uint32_t slots, size_t counters);
   // The memory of code that nobody will run any more, whole pages; the target must have lost its
-  // access to it (cache/compact.cpp).
+  // access to it (cache/compact.cpp).  Where a page has been mapped to another's memory, its own.
   void give_back_code(CacheRange pages);
+  // The monitor's view of a page of code is of the memory that another had at first.  False if the
+  // kernel refuses.
+  bool view(CacheAddr page, CacheAddr of);
+  // Where the target has the memory that a page had at first mapped as well.
+  CacheAddr in_attic(CacheAddr page) const;
   // The same of a table, whole pages, that nobody will look into.
   void give_back_table(uint64_t offset, uint64_t size_bytes) {
     give_back(tables() + offset, size_bytes);
@@ -162,6 +167,8 @@ class Region {
   uint8_t* code(CacheAddr address);
 
  private:
+  // Of code, in the file.
+  uint64_t offset_of(CacheAddr code) const;
   void for_each_in_memory(uint32_t slot, size_t counters,
                           const std::function<void(size_t counter, uint64_t value)>& visit) const;
   Status map_at(const RemoteCall& call, uint64_t address, uint64_t size_bytes, int protection,
