@@ -748,24 +748,22 @@ auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const Co
 template <class Emit>
 auto CodeCache::emit_piece(Area& area, const CodeRecord& record, Emit emit, Begins begins) {
   constexpr uint64_t kPieceBytesMax = 1024;
-  using translate::kAreaBodiesEnd, translate::kAreaHalfBytes, translate::kAreaPieces;
   // In the bodies' part if its own is full.
-  const bool apart = optimizations_.has(Optimization::kOrder) &&
-                     area.piece_used_bytes + kPieceBytesMax <= kAreaHalfBytes - kAreaPieces;
-  uint64_t& used_bytes = apart ? area.piece_used_bytes : area.used_bytes;
+  const bool apart =
+      optimizations_.has(Optimization::kOrder) && area.pieces().has_room_for(kPieceBytesMax);
+  const Room room = apart ? area.pieces() : area.bodies(translate::Lies::kAmongOthers);
   if (apart && begins == Begins::kWithALine) {
     constexpr uint64_t kLineBytes = 64;
-    used_bytes = (used_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
+    room.used_bytes = (room.used_bytes + kLineBytes - 1) & ~(kLineBytes - 1);
   }
-  const uint64_t at = apart ? kAreaPieces + used_bytes : used_bytes;
-  const uint64_t end = apart ? kAreaHalfBytes : kAreaBodiesEnd;
-  isa::Assembler as(area.memory + at, end - at, area.base + at);
+  isa::Assembler as = area.assembler(room);
   CodeRecord placed = record;
   placed.begin = as.here();
   auto result = emit(as);
   CHECK(!as.overflowed()) << "the code cache is full";
-  constexpr uint32_t kAlignment = 8;
-  used_bytes += (as.offset() + kAlignment - 1) & ~uint64_t{kAlignment - 1};
+  // Units may follow, but where pieces have a part of the area to themselves.
+  const uint64_t alignment = apart && !area.pieces_among_cold ? 8 : 16;
+  room.used_bytes += (as.offset() + alignment - 1) & ~(alignment - 1);
   add_record(area, placed);
   stats_.code_bytes += as.offset();
   return result;

@@ -73,6 +73,7 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
     area.used_bytes = page_of(area.used_bytes);
     area.piece_used_bytes = page_of(area.piece_used_bytes);
     area.cold_used_bytes = page_of(area.cold_used_bytes);
+    area.pieces_among_cold = true;
   }
   counter_numbers_.begin_again();
   renew(wanted, counters);

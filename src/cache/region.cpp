@@ -315,6 +315,13 @@ Area& Region::place_area(CacheAddr base) {
   isa::Assembler as(area.memory, kAreaPieces, area.base);
   area.gateway = emit_gateway(as, tables_base_, areas_.empty() ? nullptr : &areas_.front().gateway);
   area.used_bytes = (as.offset() + 63u) & ~63u;
+  // Each of these keeps a page, most of it empty; beginning at different places within theirs, they
+  // can share one later (shared_pages.h).
+  constexpr uint64_t kStaying[] = {0x100, 0x400}, kStayingCold[] = {0x300, 0xd00};
+  const size_t place = area.index % std::size(kStaying);
+  area.staying_used_bytes = kStaying[place];
+  area.staying_cold_used_bytes = kStayingCold[place];
+  area.staying_bytes_max = std::max(area.staying_used_bytes, area.staying_cold_used_bytes);
   if (areas_.empty()) {
     const uint64_t entry = area.gateway.entries.ask.value();
     memcpy(tables() + tables::kAskEntry, &entry, sizeof entry);

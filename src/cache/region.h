@@ -28,6 +28,7 @@ struct Room {
   uint64_t begin = 0, end = 0;  // offsets in the area
   uint64_t& used_bytes;
   uint64_t next() const { return begin + used_bytes; }
+  bool has_room_for(uint64_t bytes) const { return next() + bytes <= end; }
 };
 
 struct Area {
@@ -37,6 +38,7 @@ struct Area {
   uint64_t used_bytes = 0;        // of the first half, up to kAreaPieces: bodies
   uint64_t piece_used_bytes = 0;  // of what lies behind: pairs, arrivals
   uint64_t cold_used_bytes = 0;   // of the second half: what runs seldom
+  bool pieces_among_cold = false;  // from now on, so that they take no page of their own
   uint64_t staying_used_bytes = 0, staying_cold_used_bytes = 0;  // of the ends of the two
   uint64_t staying_bytes_max = 0;  // that all will need that lie there
   translate::GatewayCode gateway;
@@ -53,6 +55,11 @@ struct Area {
     if (lies == translate::Lies::kAmongOthers)
       return {kAreaHalfBytes, kAreaColdEnd, cold_used_bytes};
     return {kAreaColdEnd, kAreaCodeEnd, staying_cold_used_bytes};
+  }
+  Room pieces() {
+    using translate::kAreaHalfBytes, translate::kAreaPieces;
+    if (pieces_among_cold) return cold(translate::Lies::kAmongOthers);
+    return {kAreaPieces, kAreaHalfBytes, piece_used_bytes};
   }
   isa::Assembler assembler(const Room& room) const {
     return {memory + room.next(), room.end - room.next(), base + room.next()};
