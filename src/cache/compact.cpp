@@ -186,32 +186,41 @@ bool CodeCache::is_nobodys(const CodeRecord& record, const std::vector<bool>& no
   return pair.cut && nobodys[pair.to.unit];
 }
 
+// Behind the last code there.
+CacheAddr CodeCache::end_of_part(size_t part) {
+  Area& area = region_.areas()[part / kAreaParts];
+  return area.base + area.rooms()[part % kAreaParts].next();
+}
+
 // Of the code cache, those on which nothing is but what is nobody's.
-std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) const {
+std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) {
   std::vector<CacheRange> result;
   const auto add_page = [&](CacheAddr page) {
     if (is_given_back(page)) return;
     if (result.empty() || result.back().end != page) result.push_back({page, page});
     result.back().end += kPageBytes;
   };
-  for (const std::vector<CodeRecord>& part : records_) {
+  for (size_t part = 0; part < records_.size(); ++part) {
     // From where on all is nobody's.
     std::optional<CacheAddr> since;
-    for (const CodeRecord& record : part) {
-      // What lies behind the last one's beginning is new.
-      const bool goes_on = &record != &part.back() && is_nobodys(record, nobodys);
-      if (goes_on && !since) since = record.begin;
-      if (goes_on || !since) continue;
+    const auto end_at = [&](CacheAddr end) {
+      if (!since) return;
       CacheAddr page(page_of(since->value()));
-      for (; page + kPageBytes <= record.begin; page += kPageBytes) add_page(page);
+      for (; page + kPageBytes <= end; page += kPageBytes) add_page(page);
       since.reset();
+    };
+    for (const CodeRecord& record : records_[part]) {
+      const bool goes_on = is_nobodys(record, nobodys);
+      if (!goes_on) end_at(record.begin);
+      if (goes_on && !since) since = record.begin;
     }
+    end_at(end_of_part(part));
   }
   return result;
 }
 
 // Those on which something lives.  Pages that are full are not told.
-std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>& nobodys) const {
+std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>& nobodys) {
   std::vector<SharedPages::Living> result;
   const auto add = [&](uint64_t begin, uint64_t end) {
     while (begin < end) {
@@ -223,17 +232,18 @@ std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>
       begin = stop;
     }
   };
-  for (const std::vector<CodeRecord>& part : records_) {
-    if (part.empty()) continue;
-    // In front of the first one is the gateway; behind the last one there will be more code.
-    const uint64_t first = part.front().begin.value();
-    add(first / kPageBytes * kPageBytes, first);
-    for (size_t i = 0; i < part.size(); ++i) {
-      const uint64_t begin = part[i].begin.value();
-      const bool is_last = i + 1 == part.size();
-      const uint64_t end = is_last ? page_of(begin + 1) : part[i + 1].begin.value();
-      if (is_last || !is_nobodys(part[i], nobodys)) add(begin, end);
+  for (size_t part = 0; part < records_.size(); ++part) {
+    const std::vector<CodeRecord>& records = records_[part];
+    if (records.empty()) continue;
+    // In front of the first units is the gateway; behind the last ones there will be more code.
+    const uint64_t first = records.front().begin.value();
+    const uint64_t last = end_of_part(part).value();
+    if (part % kAreaParts == 0) add(first / kPageBytes * kPageBytes, first);
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (is_nobodys(records[i], nobodys)) continue;
+      add(records[i].begin.value(), i + 1 < records.size() ? records[i + 1].begin.value() : last);
     }
+    add(last, page_of(last));
   }
   return result;
 }
@@ -241,6 +251,11 @@ std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>
 // Pages of which little lives get their memory together.  What is not theirs there is overwritten.
 void CodeCache::join_pages(const std::vector<bool>& nobodys) {
   constexpr uint8_t kTraps = 0xcc;
+  // There is seldom more of what stays.
+  for (Area& area : region_.areas()) {
+    area.staying_used_bytes = page_of(area.staying_used_bytes);
+    area.staying_cold_used_bytes = page_of(area.staying_cold_used_bytes);
+  }
   SharedPages::Plan plan = shared_.plan(living_pages(nobodys));
   for (const SharedPages::Host& host : plan.hosts) {
     uint8_t* code = region_.code(host.home);

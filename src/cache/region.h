@@ -5,6 +5,7 @@
 // the monitor; the target's descriptor is closed again before the program runs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -57,9 +58,16 @@ struct Area {
     return {kAreaColdEnd, kAreaCodeEnd, staying_cold_used_bytes};
   }
   Room pieces() {
-    using translate::kAreaHalfBytes, translate::kAreaPieces;
-    if (pieces_among_cold) return cold(translate::Lies::kAmongOthers);
-    return {kAreaPieces, kAreaHalfBytes, piece_used_bytes};
+    return pieces_among_cold ? cold(translate::Lies::kAmongOthers) : own_pieces();
+  }
+  Room own_pieces() {
+    return {translate::kAreaPieces, translate::kAreaHalfBytes, piece_used_bytes};
+  }
+  // All of them, by address.
+  std::array<Room, 5> rooms() {
+    using translate::Lies;
+    return {bodies(Lies::kAmongOthers), bodies(Lies::kAmongStaying), own_pieces(),
+            cold(Lies::kAmongOthers), cold(Lies::kAmongStaying)};
   }
   isa::Assembler assembler(const Room& room) const {
     return {memory + room.next(), room.end - room.next(), base + room.next()};
