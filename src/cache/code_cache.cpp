@@ -18,7 +18,6 @@ namespace {
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
 // Bodies, those that stay, pieces, what runs seldom, and that of those that stay.
-constexpr size_t kAreaParts = 5;
 
 }  // namespace
 
@@ -557,10 +556,10 @@ void CodeCache::seal() {
 // ---- looking up --------------------------------------------------------------------------------
 
 size_t CodeCache::record_index(const Area& area, CacheAddr address) {
-  const size_t first = kAreaParts * area.index;
+  const size_t first = Area::kParts * area.index;
   const auto offset = static_cast<uint64_t>(address - area.base);
   constexpr std::array kEnds = {kAreaBodiesEnd, kAreaPieces, kAreaHalfBytes, kAreaColdEnd};
-  static_assert(kEnds.size() + 1 == kAreaParts);
+  static_assert(kEnds.size() + 1 == Area::kParts);
   return first + static_cast<size_t>(std::ranges::upper_bound(kEnds, offset) - kEnds.begin());
 }
 

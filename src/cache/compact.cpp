@@ -188,8 +188,8 @@ bool CodeCache::is_nobodys(const CodeRecord& record, const std::vector<bool>& no
 
 // Behind the last code there.
 CacheAddr CodeCache::end_of_part(size_t part) {
-  Area& area = region_.areas()[part / kAreaParts];
-  return area.base + area.rooms()[part % kAreaParts].next();
+  Area& area = region_.areas()[part / Area::kParts];
+  return area.base + area.rooms()[part % Area::kParts].next();
 }
 
 // Of the code cache, those on which nothing is but what is nobody's.
@@ -238,7 +238,7 @@ std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>
     // In front of the first units is the gateway; behind the last ones there will be more code.
     const uint64_t first = records.front().begin.value();
     const uint64_t last = end_of_part(part).value();
-    if (part % kAreaParts == 0) add(first / kPageBytes * kPageBytes, first);
+    if (part % Area::kParts == 0) add(first / kPageBytes * kPageBytes, first);
     for (size_t i = 0; i < records.size(); ++i) {
       if (is_nobodys(records[i], nobodys)) continue;
       add(records[i].begin.value(), i + 1 < records.size() ? records[i + 1].begin.value() : last);

@@ -33,6 +33,7 @@ struct Room {
 };
 
 struct Area {
+  static constexpr size_t kParts = 5;
   uint32_t index = 0;
   CacheAddr base;  // in the target
   uint8_t* memory = nullptr;
@@ -64,7 +65,7 @@ struct Area {
     return {translate::kAreaPieces, translate::kAreaHalfBytes, piece_used_bytes};
   }
   // All of them, by address.
-  std::array<Room, 5> rooms() {
+  std::array<Room, kParts> rooms() {
     using translate::Lies;
     return {bodies(Lies::kAmongOthers), bodies(Lies::kAmongStaying), own_pieces(),
             cold(Lies::kAmongOthers), cold(Lies::kAmongStaying)};
