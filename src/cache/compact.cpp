@@ -96,7 +96,7 @@ Lies CodeCache::place_of(const Unit& unit, const cfg::Procedure& procedure, Area
       optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
   const bool lasts = !unit.replaceable && !unit.checked && !unit.module->generated;
   const bool stays = lasts && (unit.open_calls || !unit.plan.events.empty());
-  if (!may_compact_later || !stays) return Lies::kAmongOthers;
+  if (!may_compact_later || !stays || !area.is_staying_apart) return Lies::kAmongOthers;
   const uint64_t bytes_max = area.staying_bytes_max + 2 * emit_bound_bytes(procedure);
   if (bytes_max > kAreaStayingBytes) return Lies::kAmongOthers;
   area.staying_bytes_max = bytes_max;
@@ -243,7 +243,7 @@ std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>
       if (is_nobodys(records[i], nobodys)) continue;
       add(records[i].begin.value(), i + 1 < records.size() ? records[i + 1].begin.value() : last);
     }
-    add(last, page_of(last));
+    if (!Area::is_for_staying(part % Area::kParts)) add(last, page_of(last));
   }
   return result;
 }
@@ -251,12 +251,13 @@ std::vector<SharedPages::Living> CodeCache::living_pages(const std::vector<bool>
 // Pages of which little lives get their memory together.  What is not theirs there is overwritten.
 void CodeCache::join_pages(const std::vector<bool>& nobodys) {
   constexpr uint8_t kTraps = 0xcc;
-  // There is seldom more of what stays.
+  SharedPages::Plan plan = shared_.plan(living_pages(nobodys));
+  // What stays, and is yet to come, lies among others then, and shares its page with them.
   for (Area& area : region_.areas()) {
     area.staying_used_bytes = page_of(area.staying_used_bytes);
     area.staying_cold_used_bytes = page_of(area.staying_cold_used_bytes);
+    area.is_staying_apart = false;
   }
-  SharedPages::Plan plan = shared_.plan(living_pages(nobodys));
   for (const SharedPages::Host& host : plan.hosts) {
     uint8_t* code = region_.code(host.home);
     for (uint64_t i = 0; i < kPageBytes; ++i) {

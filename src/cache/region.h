@@ -40,6 +40,7 @@ struct Area {
   uint64_t used_bytes = 0;        // of the first half, up to kAreaPieces: bodies
   uint64_t piece_used_bytes = 0;  // of what lies behind: pairs, arrivals
   uint64_t cold_used_bytes = 0;   // of the second half: what runs seldom
+  bool is_staying_apart = true;
   bool pieces_among_cold = false;  // from now on, so that they take no page of their own
   uint64_t staying_used_bytes = 0, staying_cold_used_bytes = 0;  // of the ends of the two
   uint64_t staying_bytes_max = 0;  // that all will need that lie there
@@ -64,6 +65,7 @@ struct Area {
   Room own_pieces() {
     return {translate::kAreaPieces, translate::kAreaHalfBytes, piece_used_bytes};
   }
+  static constexpr bool is_for_staying(size_t part) { return part == 1 || part == 4; }
   // All of them, by address.
   std::array<Room, kParts> rooms() {
     using translate::Lies;
