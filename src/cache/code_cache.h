@@ -287,6 +287,8 @@ class CodeCache : public Translated {
   };
   bool is_movable(uint32_t id) const;
   bool may_compact() const;
+  // Whether that is to be expected: what will be left out is to have its places (`reserve_asks`).
+  void expect_to_compact(bool soon) { is_compacted_soon_ = soon; }
   void compact(std::vector<Renewal> wanted, std::span<const uint64_t> counters, uint32_t slots,
                GiveNumbers numbers);
   // Whether landings are to get their numbers anew: they must not be held then.
@@ -574,6 +576,7 @@ class CodeCache : public Translated {
   bool has_room_for_guesses() const;
   bool is_to_be_recalled(uint32_t index, const Module& module) const;
   uint32_t to_be_recalled(const Area& area) const;
+  uint32_t to_be_left_out(const Area& area) const;
   void recall_fresh();
   std::vector<Recollection::Asked> asked_of(uint32_t index, const Module& module) const;
   void recall_units(uint32_t index, const Module& module);
@@ -712,6 +715,7 @@ class CodeCache : public Translated {
     bool numbers = false;  // of landings, all
   };
   GivingBack giving_back_;              // as soon as can be
+  bool is_compacted_soon_ = false;
   std::vector<CacheRange> given_back_;  // by address
   SharedPages shared_;
   struct Shortcut {                     // a direct branch to a linkage stub, and where it was led

@@ -96,6 +96,16 @@ uint32_t CodeCache::to_be_recalled(const Area& area) const {
   return static_cast<uint32_t>(procedures);
 }
 
+// Of what has not run most is left out when all is made once more.
+uint32_t CodeCache::to_be_left_out(const Area& area) const {
+  if (!is_compacted_soon_) return 0;
+  size_t blocks = 0;
+  for (const auto& unit : units_) {
+    if (unit->area == &area && is_movable(unit->id)) blocks += unit->procedure.blocks.size();
+  }
+  return static_cast<uint32_t>(blocks);
+}
+
 // Each place is a part of a mapping of the target's, which only a request can make: before what is
 // translated ahead there must be enough.  What has none is a stub.
 Status CodeCache::reserve_asks() {
@@ -103,7 +113,8 @@ Status CodeCache::reserve_asks() {
   if (!optimizations_.has(Optimization::kAsks)) return Ok{};
   for (Area& area : region_.areas()) {
     const auto taken = static_cast<uint32_t>(area.asks.size());
-    const uint32_t more = taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area);
+    const uint32_t more = taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area) +
+                          to_be_left_out(area);
     TRY(region_.map_asks(area, taken + more, remote_call_));
   }
   return Ok{};

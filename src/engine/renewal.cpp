@@ -157,6 +157,7 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   const std::vector<uint64_t> counted = counters(slots);
   std::vector<uint32_t> hot = worthwhile(counted);
   compacts_ = is_time_to_compact(now);
+  cache_.expect_to_compact(compacts_);
   if (hot.empty() && !compacts_) return false;
   if (compacts_) {
     hot = busy(counted, kBusyPart);
@@ -355,6 +356,7 @@ void Renewals::translate_again(std::vector<uint32_t> units, const Still& still) 
   }
   std::erase_if(units, [&](uint32_t unit) { return contains(still.occupied, unit); });
   std::vector<CodeCache::Renewal> renewals = weighed(solve(flows, units, still.open));
+  cache_.expect_to_compact(false);
   if (!std::exchange(compacts_, false)) return cache_.renew(renewals, now);
   const std::vector<uint32_t> hot = worthwhile(now);
   for (CodeCache::Renewal& one : renewals) one.for_now = !contains(hot, one.unit);

@@ -228,11 +228,13 @@ void Service::serve(uint32_t slot) {
       resume = cache_.take_link(argument);
       break;
     case Request::kIndirect:
+      if (renewals_.is_waiting() && !has_asks(slot)) return;
       renew(slot, Ledger::Way::kJump);
       if (!has_given_back(slot)) return;
       resume = cache_.take_indirect(argument, target);
       break;
     case Request::kReturn:
+      if (renewals_.is_waiting() && !has_asks(slot)) return;
       renew(slot, Ledger::Way::kReturn);
       if (!has_given_back(slot)) return;
       if (load<uint32_t>(slot, tcb::kLookupsLeft) == 0) {
