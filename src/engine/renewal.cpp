@@ -136,7 +136,12 @@ bool Renewals::is_time_to_compact(Clock::time_point now) {
   for (const Phase phase : {Phase::kDiscover, Phase::kPlace, Phase::kEmit, Phase::kLink}) {
     spent += phases_.spent(phase);
   }
-  return spent <= kTranslatedForMax && now - begun_ >= kTimesToCompact * spent;
+  if (spent > kTranslatedForMax) return false;
+  if (now - begun_ >= kTimesToCompact * spent) return true;
+  // By then somewhat more will have been translated.
+  constexpr int kLaterPart = 32;
+  next_look_ = std::min(next_look_, begun_ + kTimesToCompact * (spent + spent / kLaterPart));
+  return false;
 }
 
 bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
