@@ -712,13 +712,13 @@ class CodeCache : public Translated {
     std::vector<SharedPages::Move> moves;
     bool is_move_begun = false;      // the last one's
     bool are_moves_refused = false;  // by the kernel, once and for all
-    bool numbers = false;  // of landings, all
+    bool numbers = false;            // of landings, all
   };
-  GivingBack giving_back_;              // as soon as can be
+  GivingBack giving_back_;  // as soon as can be
   bool is_compacted_soon_ = false;
   std::vector<CacheRange> given_back_;  // by address
   SharedPages shared_;
-  struct Shortcut {                     // a direct branch to a linkage stub, and where it was led
+  struct Shortcut {  // a direct branch to a linkage stub, and where it was led
     uint32_t link = 0;
     CacheAddr led_to;
   };
@@ -739,8 +739,7 @@ auto CodeCache::emit_in_front(const SiteState& state, const Pair& pair, const Co
   if (front == nullptr) return std::nullopt;
   const Unit& unit = *units_[pair.to.unit];
   const CacheAddr end = unit.label(front->block);
-  isa::Assembler as(code_at(front->entry), static_cast<size_t>(end - front->entry),
-                    front->entry);
+  isa::Assembler as(code_at(front->entry), static_cast<size_t>(end - front->entry), front->entry);
   auto stub = emit(as);
   if (as.overflowed()) return std::nullopt;
   as.fill(static_cast<size_t>(end - as.here()));

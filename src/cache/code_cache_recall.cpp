@@ -113,8 +113,8 @@ Status CodeCache::reserve_asks() {
   if (!optimizations_.has(Optimization::kAsks)) return Ok{};
   for (Area& area : region_.areas()) {
     const auto taken = static_cast<uint32_t>(area.asks.size());
-    const uint32_t more = taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area) +
-                          to_be_left_out(area);
+    const uint32_t more =
+        taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area) + to_be_left_out(area);
     TRY(region_.map_asks(area, taken + more, remote_call_));
   }
   return Ok{};

@@ -10,9 +10,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -434,8 +434,7 @@ void Region::set_counters_aside(uint32_t slots, size_t counters) {
 uint64_t Region::offset_of(CacheAddr code) const {
   const Area* area = area_at(code);
   CHECK(area != nullptr) << "no code cache at " << code.value();
-  return kAreasFileOffset + area->index * kAreaSizeBytes +
-         static_cast<uint64_t>(code - area->base);
+  return kAreasFileOffset + area->index * kAreaSizeBytes + static_cast<uint64_t>(code - area->base);
 }
 
 // By the file, since the monitor's view may be of another page.  A kernel that cannot make holes
@@ -489,13 +488,22 @@ TouchedMemory Region::touched() const {
     fprintf(f, "== touched\n");
     for (const Area& area : areas_) {
       const uint64_t begin = kAreasFileOffset + area.index * kAreaSizeBytes;
-      fprintf(f, "area %u used %lx piece %lx cold %lx staying %lx %lx\n", area.index, area.used_bytes, area.piece_used_bytes, area.cold_used_bytes, area.staying_used_bytes, area.staying_cold_used_bytes);
-      for_each_data(monitor_fd_, begin, kAreaSizeBytes, [&](off_t a, off_t b) { fprintf(f, "  %lx-%lx: %ld pages\n", a - begin, b - begin, (b - a) / 4096); });
+      fprintf(f, "area %u used %lx piece %lx cold %lx staying %lx %lx\n", area.index,
+              area.used_bytes, area.piece_used_bytes, area.cold_used_bytes, area.staying_used_bytes,
+              area.staying_cold_used_bytes);
+      for_each_data(monitor_fd_, begin, kAreaSizeBytes, [&](off_t a, off_t b) {
+        fprintf(f, "  %lx-%lx: %ld pages\n", a - begin, b - begin, (b - a) / 4096);
+      });
     }
     fprintf(f, "tables\n");
-    for_each_data(monitor_fd_, kTablesFileOffset, tables::kSizeBytes, [&](off_t a, off_t b) { fprintf(f, "  %lx-%lx: %ld pages\n", a, b, (b - a) / 4096); });
+    for_each_data(monitor_fd_, kTablesFileOffset, tables::kSizeBytes, [&](off_t a, off_t b) {
+      fprintf(f, "  %lx-%lx: %ld pages\n", a, b, (b - a) / 4096);
+    });
     fprintf(f, "threads\n");
-    for_each_data(monitor_fd_, kThreadsFileOffset, 4 << 20, [&](off_t a, off_t b) { fprintf(f, "  %lx-%lx: %ld pages\n", a - (off_t)kThreadsFileOffset, b - (off_t)kThreadsFileOffset, (b - a) / 4096); });
+    for_each_data(monitor_fd_, kThreadsFileOffset, 4 << 20, [&](off_t a, off_t b) {
+      fprintf(f, "  %lx-%lx: %ld pages\n", a - (off_t)kThreadsFileOffset,
+              b - (off_t)kThreadsFileOffset, (b - a) / 4096);
+    });
     fclose(f);
   }
   return {data_bytes(monitor_fd_, kTablesFileOffset, tables::kSizeBytes),

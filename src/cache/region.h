@@ -59,9 +59,7 @@ struct Area {
       return {kAreaHalfBytes, kAreaColdEnd, cold_used_bytes};
     return {kAreaColdEnd, kAreaCodeEnd, staying_cold_used_bytes};
   }
-  Room pieces() {
-    return pieces_among_cold ? cold(translate::Lies::kAmongOthers) : own_pieces();
-  }
+  Room pieces() { return pieces_among_cold ? cold(translate::Lies::kAmongOthers) : own_pieces(); }
   Room own_pieces() {
     return {translate::kAreaPieces, translate::kAreaHalfBytes, piece_used_bytes};
   }
