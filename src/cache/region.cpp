@@ -10,8 +10,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -483,29 +481,6 @@ void Region::add_to_counter(uint32_t slot, uint32_t counter, int64_t amount) {
 
 TouchedMemory Region::touched() const {
   const int threads = threads_fd_ >= 0 ? threads_fd_ : monitor_fd_;
-  if (getenv("TALLY_PAGES")) {
-    FILE* f = fopen(getenv("TALLY_PAGES"), "a");
-    fprintf(f, "== touched\n");
-    for (const Area& area : areas_) {
-      const uint64_t begin = kAreasFileOffset + area.index * kAreaSizeBytes;
-      fprintf(f, "area %u used %lx piece %lx cold %lx staying %lx %lx\n", area.index,
-              area.used_bytes, area.piece_used_bytes, area.cold_used_bytes, area.staying_used_bytes,
-              area.staying_cold_used_bytes);
-      for_each_data(monitor_fd_, begin, kAreaSizeBytes, [&](off_t a, off_t b) {
-        fprintf(f, "  %lx-%lx: %ld pages\n", a - begin, b - begin, (b - a) / 4096);
-      });
-    }
-    fprintf(f, "tables\n");
-    for_each_data(monitor_fd_, kTablesFileOffset, tables::kSizeBytes, [&](off_t a, off_t b) {
-      fprintf(f, "  %lx-%lx: %ld pages\n", a, b, (b - a) / 4096);
-    });
-    fprintf(f, "threads\n");
-    for_each_data(monitor_fd_, kThreadsFileOffset, 4 << 20, [&](off_t a, off_t b) {
-      fprintf(f, "  %lx-%lx: %ld pages\n", a - (off_t)kThreadsFileOffset,
-              b - (off_t)kThreadsFileOffset, (b - a) / 4096);
-    });
-    fclose(f);
-  }
   return {data_bytes(monitor_fd_, kTablesFileOffset, tables::kSizeBytes),
           data_bytes(monitor_fd_, kAreasFileOffset, kAreasMax * kAreaSizeBytes),
           data_bytes(threads, threads_offset_, kThreadsMax * tcb::kBlockSizeBytes)};

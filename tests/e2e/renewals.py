@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
 def check(program, mode, *options, given_back=None):
     """Returns how many procedures were translated again."""
     run = BusyRun(program, mode, ("THREAD",), *options)
-    print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes")
+    print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes, "
+          f"{run.fact('code_pages_shared')} pages share their memory")
     if given_back not in (None, run.fact("code_given_back_bytes") > 0):
         complain(f"{run.what}: {run.fact('code_given_back_bytes')} bytes of code were given back")
     return run.renewed
