@@ -288,7 +288,7 @@ class CodeCache : public Translated {
   bool is_movable(uint32_t id) const;
   bool may_compact() const;
   // Whether that is to be expected: what will be left out is to have its places (`reserve_asks`).
-  void expect_to_compact(bool soon) { is_compacted_soon_ = soon; }
+  void expect_to_compact(bool soon);
   void compact(std::vector<Renewal> wanted, std::span<const uint64_t> counters, uint32_t slots,
                GiveNumbers numbers);
   // Whether landings are to get their numbers anew: they must not be held then.
@@ -576,7 +576,6 @@ class CodeCache : public Translated {
   bool has_room_for_guesses() const;
   bool is_to_be_recalled(uint32_t index, const Module& module) const;
   uint32_t to_be_recalled(const Area& area) const;
-  uint32_t to_be_left_out(const Area& area) const;
   void recall_fresh();
   std::vector<Recollection::Asked> asked_of(uint32_t index, const Module& module) const;
   void recall_units(uint32_t index, const Module& module);
@@ -714,8 +713,8 @@ class CodeCache : public Translated {
     bool are_moves_refused = false;  // by the kernel, once and for all
     bool numbers = false;            // of landings, all
   };
-  GivingBack giving_back_;  // as soon as can be
-  bool is_compacted_soon_ = false;
+  GivingBack giving_back_;              // as soon as can be
+  std::vector<size_t> to_be_left_out_;  // blocks, by area, if all is made once more soon
   std::vector<CacheRange> given_back_;  // by address
   SharedPages shared_;
   struct Shortcut {  // a direct branch to a linkage stub, and where it was led

@@ -97,13 +97,13 @@ uint32_t CodeCache::to_be_recalled(const Area& area) const {
 }
 
 // Of what has not run most is left out when all is made once more.
-uint32_t CodeCache::to_be_left_out(const Area& area) const {
-  if (!is_compacted_soon_) return 0;
-  size_t blocks = 0;
+void CodeCache::expect_to_compact(bool soon) {
+  to_be_left_out_.assign(region_.areas().size(), 0);
+  if (!soon) return;
   for (const auto& unit : units_) {
-    if (unit->area == &area && is_movable(unit->id)) blocks += unit->procedure.blocks.size();
+    const bool moves = unit->area != nullptr && is_movable(unit->id);
+    if (moves) to_be_left_out_[unit->area->index] += unit->procedure.blocks.size();
   }
-  return static_cast<uint32_t>(blocks);
 }
 
 // Each place is a part of a mapping of the target's, which only a request can make: before what is
@@ -113,8 +113,9 @@ Status CodeCache::reserve_asks() {
   if (!optimizations_.has(Optimization::kAsks)) return Ok{};
   for (Area& area : region_.areas()) {
     const auto taken = static_cast<uint32_t>(area.asks.size());
-    const uint32_t more =
-        taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area) + to_be_left_out(area);
+    const size_t left_out = area.index < to_be_left_out_.size() ? to_be_left_out_[area.index] : 0;
+    const uint32_t more = taken / kSparePart + kSpare + kOfProcedure * to_be_recalled(area) +
+                          static_cast<uint32_t>(left_out);
     TRY(region_.map_asks(area, taken + more, remote_call_));
   }
   return Ok{};
