@@ -13,12 +13,14 @@ using namespace translate;
 
 // ---- patching ----------------------------------------------------------------------------------
 // Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
-// new value.
+// new value.  What was given back (compact.cpp) is left alone: who leads all ways elsewhere need not
+// know, nobody is there any more, and another's code may be.
 
 void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
   const int64_t distance = target - (field + 4);
   CHECK(distance == static_cast<int32_t>(distance)) << "link out of reach";
-  auto* p = reinterpret_cast<uint32_t*>(code_at(field));
+  if (is_given_back(field)) return;
+  auto* p = reinterpret_cast<uint32_t*>(region_.code(field));
   __atomic_store_n(p, static_cast<uint32_t>(distance), __ATOMIC_RELEASE);
 }
 
@@ -26,7 +28,8 @@ void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
 void CodeCache::set_jmp(CacheAddr field, const std::array<uint8_t, 5>& code) {
   const uint64_t at = (field.value() - 1) & 7;
   CHECK(at <= 3) << "a jump that cannot be replaced as a whole";
-  auto* word = reinterpret_cast<uint64_t*>(code_at(field) - 1 - at);
+  if (is_given_back(field)) return;
+  auto* word = reinterpret_cast<uint64_t*>(region_.code(field) - 1 - at);
   uint64_t now = std::atomic_ref<uint64_t>(*word).load();
   memcpy(reinterpret_cast<uint8_t*>(&now) + at, code.data(), code.size());
   std::atomic_ref<uint64_t>(*word).store(now, std::memory_order_release);
