@@ -27,8 +27,11 @@
 // landings are given anew only where that is the only one, in whose stead the monitor can be sure
 // that none has read a number and not yet gone where it leads.
 //
+// What stays, though little, keeps its page of addresses; the memory of such pages is put together
+// (shared_pages.h), in a process of one thread.
+//
 // Not handled: what `is_movable` leaves out, and what another thread is in at that moment: it stays
-// where it is, with its pages.  The highest use of memory is reached while both are there.
+// where it is.  The highest use of memory is reached while both are there.
 #include "cache/code_cache.h"
 
 #include <sys/mman.h>
@@ -274,7 +277,7 @@ bool CodeCache::is_given_back(CacheAddr code) const {
   return shared_.is_dead(code);
 }
 
-// To write to.
+// For code that is put in the place of other code.
 uint8_t* CodeCache::code_at(CacheAddr address) {
   CHECK(!is_given_back(address)) << "code that was given back, at " << address.value();
   return region_.code(address);

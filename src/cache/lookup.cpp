@@ -13,8 +13,8 @@ using namespace translate;
 
 // ---- patching ----------------------------------------------------------------------------------
 // Every field lies within 8 aligned bytes, so that a thread running through it sees the old or the
-// new value.  What was given back (compact.cpp) is left alone: who leads all ways elsewhere need not
-// know, nobody is there any more, and another's code may be.
+// new value.  What was given back (compact.cpp) is left alone: nobody is there any more, and
+// another's code may be; those who cut all ways to somewhere need not know.
 
 void CodeCache::set_branch(CacheAddr field, CacheAddr target) {
   const int64_t distance = target - (field + 4);
