@@ -17,7 +17,6 @@ namespace {
 
 // Code that neither .eh_frame nor a symbol describes is taken in pieces of at most this size.
 constexpr uint64_t kUnknownCodeBytes = 64 << 10;
-// Bodies, those that stay, pieces, what runs seldom, and that of those that stay.
 
 }  // namespace
 

@@ -522,6 +522,7 @@ class CodeCache : public Translated {
   uint32_t owner_of(const CodeRecord& record) const;
   std::vector<bool> units_of_nobody();
   bool is_nobodys(const CodeRecord& record, const std::vector<bool>& nobodys) const;
+  bool has_lost_page_of(CacheAddr code) const;
   CacheAddr end_of_part(size_t part);
   std::vector<CacheRange> pages_of(const std::vector<bool>& nobodys);
   std::vector<SharedPages::Living> living_pages(const std::vector<bool>& nobodys);

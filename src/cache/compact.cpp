@@ -199,7 +199,7 @@ CacheAddr CodeCache::end_of_part(size_t part) {
 std::vector<CacheRange> CodeCache::pages_of(const std::vector<bool>& nobodys) {
   std::vector<CacheRange> result;
   const auto add_page = [&](CacheAddr page) {
-    if (is_given_back(page)) return;
+    if (has_lost_page_of(page)) return;
     if (result.empty() || result.back().end != page) result.push_back({page, page});
     result.back().end += kPageBytes;
   };
@@ -271,10 +271,14 @@ void CodeCache::join_pages(const std::vector<bool>& nobodys) {
   giving_back_.is_move_begun = false;
 }
 
-bool CodeCache::is_given_back(CacheAddr code) const {
+// Whether the target has none there any more.
+bool CodeCache::has_lost_page_of(CacheAddr code) const {
   const auto behind = std::ranges::upper_bound(given_back_, code, {}, &CacheRange::begin);
-  if (behind != given_back_.begin() && (behind - 1)->contains(code)) return true;
-  return shared_.is_dead(code);
+  return behind != given_back_.begin() && (behind - 1)->contains(code);
+}
+
+bool CodeCache::is_given_back(CacheAddr code) const {
+  return has_lost_page_of(code) || shared_.is_dead(code);
 }
 
 // For code that is put in the place of other code.

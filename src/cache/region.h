@@ -33,6 +33,7 @@ struct Room {
 };
 
 struct Area {
+  // Bodies, those that stay, pieces, what runs seldom, and that of those that stay.
   static constexpr size_t kParts = 5;
   uint32_t index = 0;
   CacheAddr base;  // in the target

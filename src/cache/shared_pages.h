@@ -19,7 +19,8 @@
 //
 // Which frames are put together is decided first fit, those with most living bytes first.
 //
-// Not handled: pages that code may still be added to, which their caller leaves out.
+// Not handled: code that comes later.  Where some may be added to a page, its caller says of that
+// part that it lives.
 #pragma once
 
 #include <bitset>

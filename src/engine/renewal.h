@@ -103,6 +103,7 @@ class Renewals {
 
  private:
   void retry();
+  // If not, it looks again when it will be.
   bool is_time_to_compact(Clock::time_point now);
   std::vector<uint32_t> movable() const;
   // What is worth it, or everything.

@@ -47,6 +47,8 @@ def check(program, mode, *options, given_back=None):
           f"{run.fact('code_pages_shared')} pages share their memory")
     if given_back not in (None, run.fact("code_given_back_bytes") > 0):
         complain(f"{run.what}: {run.fact('code_given_back_bytes')} bytes of code were given back")
+    if given_back not in (None, run.fact("code_pages_shared") > 0):
+        complain(f"{run.what}: {run.fact('code_pages_shared')} pages of code share their memory")
     return run.renewed
 
 
