@@ -29,6 +29,7 @@
 #include "cache/code_cache.h"
 #include "cache/phases.h"
 #include "cache/return_targets.h"
+#include "engine/end_steps.h"
 #include "engine/run_options.h"
 #include "engine/service.h"
 #include "engine/signals.h"
@@ -147,6 +148,11 @@ class ImageRun {
   Service& service() { return service_; }
   tracee::Process& process() { return *process_; }
   pid_t pid() const { return process_->pid(); }
+  // Of its thread, for --stress-end; it is set up.
+  EndSteps end_steps() const {
+    const translate::GatewayCode& gateway = region_.areas().front().gateway;
+    return {options_.stress_end_steps, gateway.posted, gateway.answered};
+  }
   void dump_state(std::ostream& out) const;
 
  private:

@@ -172,6 +172,7 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   refused_ = 0;
   cache_.hold(hot);
   resting_ = company == Company::kThreads;
+  if (resting_) asked_at_ = now;
   return resting_;
 }
 
@@ -180,6 +181,11 @@ void Renewals::end_rest() {
   resting_ = false;
   if (waiting_) cache_.release();
   waiting_ = false;
+  if (!always_) return;
+  // Where threads come to rest late, those that are under stress would do little else.
+  const Clock::time_point now = Clock::now();
+  regular_look_ = std::max(regular_look_, now + (now - asked_at_));
+  next_look_ = std::max(next_look_, regular_look_);
 }
 
 std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,

@@ -147,6 +147,7 @@ class Renewals {
   bool waiting_ = false;
   bool always_ = false;
   bool resting_ = false;
+  Clock::time_point asked_at_;  // for the rest
   int refused_ = 0;  // of those that were waited for
   int retries_ = 0;  // since the last regular look
   int asked_for_pairs_ = 0;

@@ -16,6 +16,7 @@
 #include <set>
 
 #include "engine/bell.h"
+#include "engine/end_steps.h"
 #include "engine/finisher.h"
 #include "engine/image_run.h"
 #include "engine/service_thread.h"
@@ -214,13 +215,16 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
 
 // Whatever is not the end of a step ends the stepping, and all goes on as always.
 Status Session::step_to_end() {
-  for (uint64_t i = 0; i < options_.stress_end_steps; ++i) {
+  EndSteps steps = owner_.at(main_pid_)->end_steps();
+  for (;;) {
     tracee::resume_for_one_step(main_pid_);
     TRY_ASSIGN(const Event event, tracee::wait_for_event());
-    if (tracee::Process::is_step_end(event)) continue;
-    std::lock_guard lock(service_thread_.mutex());
-    handle(event);
-    return Ok{};
+    if (!tracee::Process::is_step_end(event)) {
+      std::lock_guard lock(service_thread_.mutex());
+      handle(event);
+      return Ok{};
+    }
+    if (steps.is_end(CacheAddr(reinterpret_cast<uint64_t>(event.info.si_addr)))) break;
   }
   kill(main_pid_, SIGKILL);
   return Ok{};

@@ -655,6 +655,7 @@ void emit_post_and_wait(Assembler& as, GatewayCode& code, uint32_t tables_base) 
   raw(as, 0xeb, wait - (as.offset() + 2));
   patch_short(as, je_answered);
   patch_short(as, jne_answered);
+  code.answered = as.here();
 }
 
 // A system call that the monitor wants made in this thread's name; the request is then posted

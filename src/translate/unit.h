@@ -555,8 +555,9 @@ LinkStub emit_link_stub(isa::Assembler& as, uint32_t counter, uint8_t flags_live
 // the talking itself, and every system call, is done by the first area's, so that a filter of
 // system calls (engine/seccomp.h) need not know the areas to come.
 struct GatewayCode {
-  CacheAddr saved;   // from here up to the entries, a thread's registers are in its block
-  CacheAddr posted;  // ... and its request is the one that it has asked with
+  CacheAddr saved;     // from here up to the entries, a thread's registers are in its block
+  CacheAddr posted;    // ... and its request is the one that it has asked with
+  CacheAddr answered;  // from `posted` up to here it waits
   Gateways entries;
   CacheAddr syscall_insn;     // the `syscall` executed for the program; a thread born here resumes
   CacheAddr monitor_syscall;  // the one for calls that the monitor makes in the target's name

@@ -22,6 +22,9 @@ def complain(text):
 
 def finish():
     """To be called last: the test's exit status."""
+    # Once more, as the runner shows the last lines.
+    for problem in _problems[:20]:
+        print(f"problem: {problem}"[:600])
     print(f"{_runs[0]} runs, {len(_problems)} problems")
     sys.exit(1 if _problems else 0)
 
