@@ -148,8 +148,8 @@ class Renewals {
   bool always_ = false;
   bool resting_ = false;
   Clock::time_point asked_at_;  // for the rest
-  int refused_ = 0;  // of those that were waited for
-  int retries_ = 0;  // since the last regular look
+  int refused_ = 0;             // of those that were waited for
+  int retries_ = 0;             // since the last regular look
   int asked_for_pairs_ = 0;
   Clock::time_point begun_;
   bool compacts_ = false;                       // the next time

@@ -112,7 +112,7 @@ class Ends:
         for steps in range(1, last, stride):
             if self.at(steps) is None:
                 break
-        # Waiting for answers takes steps, too, and not always as many.
+        # Waits for answers count as steps, too, eight each.
         print(f"{self.what}: {len(self.tried)} ends, {len(self.order)} instructions, "
               f"{len(set(self.tried.values()))} of them ended at, in {self.paired} returns in "
               f"pairs, {self.paired_late} procedures in pairs that were not at first")
