@@ -142,7 +142,12 @@ std::optional<Signals::Point> Signals::point_at_syscall(const user_regs_struct& 
   const cfg::Block& block = cache_.unit(position.ref.unit).procedure.blocks[position.ref.block];
   if (at <= copy_of(position.ref, block.insn_count - 1) || at >= site->behind) return std::nullopt;
   Point point = before_syscall(regs, position.ref);
-  point.original.rcx = tcb_u64(slot, tcb::kSpillRcx);
+  if (position.done == block.insn_count) {  // rolled back, to be made again: it has begun
+    point.position = position;
+    point.original.rcx = end_of(position.ref).value();
+  } else {
+    point.original.rcx = tcb_u64(slot, tcb::kSpillRcx);
+  }
   return point;
 }
 

@@ -537,6 +537,19 @@ def coroutines():
             complain("coroutines: not 3 turns for each of 5")
 
 
+def let_go_at_once():
+    """The call that the attach has interrupted is about to be made again, or just has been."""
+    program = start("cat")
+    for i in range(60):
+        attached = Attached(program.pid, "at_once.tally", f"--duration={1 + i % 3}ms")
+        said = attached.end(None)
+        if said:
+            complain(f"at once: {said}")
+        report("at_once.tally")
+    if ask(program, "hello") != "hello":
+        complain("at once: cat does not answer")
+
+
 CHURN = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -654,7 +667,7 @@ def speed():
 
 try:
     for test in (counts, blocked, handlers, processes_of_it, unsupported,
-                 other_code_than_the_file, coroutines, churn, refusals, undone, speed):
+                 other_code_than_the_file, coroutines, let_go_at_once, churn, refusals, undone, speed):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         begun = time.monotonic()

@@ -40,6 +40,26 @@ SOURCE = r"""
 # A run that knew of the one before would pair calls and returns in the small program, too.
 ALONE = dict(os.environ, TALLY_CACHE="")
 
+
+def run_of(program, what, options):
+    """One run, whose counts are right; the facts of it."""
+    done = accepted(["profile", "-o", path("many.tally"), *options, "--", program], what, env=ALONE)
+    if done.stdout != b"%d\n" % (SITES * ROUNDS) or b"not exact" in done.stderr:
+        complain(f"{what}: {done.stdout!r}, {done.stderr!r}")
+    dump = accepted(["dump", "profile", path("many.tally"), "--format=json"], what).stdout
+    listing = accepted(["dump", "instructions", path("many.tally")], what).stdout
+    counts = {}
+    for row in csv.DictReader(io.StringIO(listing.decode())):
+        if row["module"] == program:
+            count = int(row["count"])
+            counts[count] = counts.get(count, 0) + 1
+    # The callee's two instructions; of each 32 calls, all, with five instructions around them,
+    # as often as there are rounds; and so the calls of those.
+    if counts.get(SITES * ROUNDS) != 2 or counts.get(ROUNDS, 0) < 2500 * (32 + 4 + 1):
+        complain(f"{what}: instructions by how often they ran: {counts}")
+    return {fact["name"]: fact["value"] for fact in json.loads(dump)["run"]}
+
+
 for kind, *flags in (("small",), ("large", "-DLARGE")):
     program = compile_c(kind, SOURCE, f"-DROUNDS={ROUNDS}", *flags)
     for options in ((), ("--no-opt=low32",), ("--no-opt=recall,joins",), ("--no-opt=direct",),
@@ -47,12 +67,13 @@ for kind, *flags in (("small",), ("large", "-DLARGE")):
                     ("--no-opt=sparse", "--no-opt=low32"),
                     ("--no-opt=sparse", "--no-opt=recall,joins")):
         what = f"{kind} {options}"
-        done = accepted(["profile", "-o", path("many.tally"), *options, "--", program], what,
-                        env=ALONE)
-        if done.stdout != b"%d\n" % (SITES * ROUNDS) or b"not exact" in done.stderr:
-            complain(f"{what}: {done.stdout!r}, {done.stderr!r}")
-        dump = accepted(["dump", "profile", path("many.tally"), "--format=json"], what).stdout
-        facts = {fact["name"]: fact["value"] for fact in json.loads(dump)["run"]}
+        facts = run_of(program, what, options)
+        # Once all code was made again, landings have numbers by what was returned to until then,
+        # which depends on the moment.
+        if int(facts["compactions"]) > 0:
+            print(f"{what}: all code was made once more")
+            what += " --no-opt=compact"
+            facts = run_of(program, what, (*options, "--no-opt=compact"))
         # Where all are numbered: too close together is at least one of three in each procedure;
         # beyond that, small programs have no more numbers than NUMBERS.  Else many of the pages of
         # code are numbered in the course of these rounds (src/cache/landings.h, kLookupsMin); and
@@ -67,14 +88,4 @@ for kind, *flags in (("small",), ("large", "-DLARGE")):
                       (SITES // (8 if kind == "small" else 16), SITES * 7 // 8)
         if not least <= hashed <= most or not 100 * directly <= direct <= SITES * directly:
             complain(f"{what}: {hashed} landings are looked up by a hash, {direct} found directly")
-        listing = accepted(["dump", "instructions", path("many.tally")], what).stdout
-        counts = {}
-        for row in csv.DictReader(io.StringIO(listing.decode())):
-            if row["module"].endswith(kind):
-                count = int(row["count"])
-                counts[count] = counts.get(count, 0) + 1
-        # The callee's two instructions; of each 32 calls, all, with five instructions around them,
-        # as often as there are rounds; and so the calls of those.
-        if counts.get(SITES * ROUNDS) != 2 or counts.get(ROUNDS, 0) < 2500 * (32 + 4 + 1):
-            complain(f"{what}: instructions by how often they ran: {counts}")
 finish()
