@@ -541,7 +541,7 @@ def let_go_at_once():
     """The call that the attach has interrupted is about to be made again, or just has been."""
     program = start("cat")
     for i in range(60):
-        attached = Attached(program.pid, "at_once.tally", f"--duration={1 + i % 3}ms")
+        attached = Attached(program.pid, "at_once.tally", f"--duration={2 + i % 3}ms")
         said = attached.end(None)
         if said:
             complain(f"at once: {said}")
