@@ -667,7 +667,8 @@ def speed():
 
 try:
     for test in (counts, blocked, handlers, processes_of_it, unsupported,
-                 other_code_than_the_file, coroutines, let_go_at_once, churn, refusals, undone, speed):
+                 other_code_than_the_file, coroutines, let_go_at_once, churn, refusals, undone,
+                 speed):
         if len(sys.argv) > 1 and test.__name__ not in sys.argv[1:]:
             continue
         begun = time.monotonic()
