@@ -9,9 +9,14 @@
 // number is a place then: behind so many instructions, or so far into so many waits.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
 
 #include "base/address.h"
+#include "base/result.h"
+#include "tracee/process.h"
 
 namespace tally::engine {
 
@@ -41,5 +46,9 @@ class EndSteps {
   CacheAddr wait_begin_, wait_end_;
   uint64_t waited_ = 0;
 };
+
+// Lets the thread, the only one that there is, go until it is to be ended.  What happens before
+// that and is not the end of a step ends the stepping, and is returned.
+Result<std::optional<tracee::Event>> go_steps(pid_t tid, EndSteps steps);
 
 }  // namespace tally::engine

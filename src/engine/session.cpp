@@ -215,18 +215,13 @@ Status Session::run(std::unique_ptr<tracee::Process> process) {
 
 // Whatever is not the end of a step ends the stepping, and all goes on as always.
 Status Session::step_to_end() {
-  EndSteps steps = owner_.at(main_pid_)->end_steps();
-  for (;;) {
-    tracee::resume_for_one_step(main_pid_);
-    TRY_ASSIGN(const Event event, tracee::wait_for_event());
-    if (!tracee::Process::is_step_end(event)) {
-      std::lock_guard lock(service_thread_.mutex());
-      handle(event);
-      return Ok{};
-    }
-    if (steps.is_end(CacheAddr(reinterpret_cast<uint64_t>(event.info.si_addr)))) break;
+  TRY_ASSIGN(const auto other, go_steps(main_pid_, owner_.at(main_pid_)->end_steps()));
+  std::lock_guard lock(service_thread_.mutex());
+  if (other) {
+    handle(*other);
+  } else {
+    kill(main_pid_, SIGKILL);
   }
-  kill(main_pid_, SIGKILL);
   return Ok{};
 }
 

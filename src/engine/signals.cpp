@@ -142,12 +142,10 @@ std::optional<Signals::Point> Signals::point_at_syscall(const user_regs_struct& 
   const cfg::Block& block = cache_.unit(position.ref.unit).procedure.blocks[position.ref.block];
   if (at <= copy_of(position.ref, block.insn_count - 1) || at >= site->behind) return std::nullopt;
   Point point = before_syscall(regs, position.ref);
-  if (position.done == block.insn_count) {  // rolled back, to be made again: it has begun
-    point.position = position;
-    point.original.rcx = end_of(position.ref).value();
-  } else {
-    point.original.rcx = tcb_u64(slot, tcb::kSpillRcx);
-  }
+  point.position = position;
+  // If the kernel has rolled it back, to make it again, it has begun, and has changed rcx.
+  const bool begun = position.done == block.insn_count;
+  point.original.rcx = begun ? end_of(position.ref).value() : tcb_u64(slot, tcb::kSpillRcx);
   return point;
 }
 
