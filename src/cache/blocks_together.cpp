@@ -13,7 +13,7 @@ namespace {
 
 // Of a block's runs; what leaves a loop: of the times that the loop is entered, which weigh about 1
 // where the loop is on most ways through the procedure.
-constexpr double kUnlikely = 0.3;
+constexpr double kUnlikely = 0.3, kNotLikely = 0.6;
 
 bool is_branch(const cfg::Block& block, const cfg::Edge& edge) {
   return edge.kind == EdgeKind::kTaken ||
@@ -22,7 +22,9 @@ bool is_branch(const cfg::Block& block, const cfg::Edge& edge) {
 
 }  // namespace
 
-std::vector<bool> followed_edges(const cfg::Procedure& procedure, const placement::Graph& graph) {
+std::vector<bool> followed_edges(const cfg::Procedure& procedure, const placement::Graph& graph,
+                                 Followed which) {
+  const double part = which == Followed::kUnlessUnlikely ? kUnlikely : kNotLikely;
   std::vector<bool> followed(procedure.edges.size(), false);
   for (const cfg::Block& block : procedure.blocks) {
     const uint32_t end = block.first_edge + block.edge_count;
@@ -32,7 +34,7 @@ std::vector<bool> followed_edges(const cfg::Procedure& procedure, const placemen
       const cfg::Edge& edge = procedure.edges[e];
       if (edge.to == cfg::kExitBlock || edge.kind == EdgeKind::kTableJump) continue;
       const placement::Edge& weighed = graph.edges[e];
-      const double least = kUnlikely * (weighed.leaves_loop ? std::min(runs, 1.0) : runs);
+      const double least = part * (weighed.leaves_loop ? std::min(runs, 1.0) : runs);
       followed[e] = !is_branch(block, edge) || weighed.weight >= least;
     }
   }

@@ -283,7 +283,8 @@ class CodeCache : public Translated {
   // `slots` at once, stand still, and none is in the old units or on the way there.
   enum class GiveNumbers : uint8_t {
     kKept,
-    kAnew,  // to landings: nothing runs until `give_back` has done it
+    kAnew,  // to landings for which there is memory: nothing runs until `give_back` has done it
+    kAnewToAll,
   };
   bool is_movable(uint32_t id) const;
   bool may_compact() const;
@@ -295,6 +296,10 @@ class CodeCache : public Translated {
   bool is_about_to_number() const { return giving_back_.numbers; }
   // Gives it back.  Errors: a system call of the target's is under way; then once more.
   Status give_back();
+  // Whether that has something to do for which all threads but the caller's must stand still.
+  bool gives_back_at_rest() const { return giving_back_.numbers || !giving_back_.moves.empty(); }
+  // They do not any more: what is left of that is left alone.
+  void stop_giving_back();
   // Of the target's, that there is for us.
   uint64_t memory_bytes() const;
   // Whether code was there that nobody should run any more.
@@ -371,7 +376,10 @@ class CodeCache : public Translated {
     return weights_ != nullptr || stats_.compactions > 0 ? lookup_pace_.lookups()
                                                          : landings_.lookups();
   }
-  uint32_t direct_lookups() const { return weights_ != nullptr ? kDirectMaxWeighed : kDirectMax; }
+  uint32_t direct_lookups() const {
+    if (landings_.has_all_pages()) return kLookupsEndless;
+    return weights_ != nullptr ? kDirectMaxWeighed : kDirectMax;
+  }
   // Whether a call of described code may lead to code without call frame information, through a
   // stub of the linker's or not.
   bool leaves_description(BlockRef call) const;
@@ -518,6 +526,11 @@ class CodeCache : public Translated {
   bool is_current(const Unit& unit) const;
   bool make_again(Unit& old, const Renewal& renewal);
   bool make_again(Unit& old, const cfg::Procedure& procedure, const Renewal& renewal);
+  bool stays(const Unit& unit, bool has_events) const;
+  // What is made together where it is not known what will run.
+  Followed followed() const {
+    return stats_.compactions > 0 ? Followed::kIfLikely : Followed::kUnlessUnlikely;
+  }
   translate::Lies place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const;
   uint32_t owner_of(const CodeRecord& record) const;
   std::vector<bool> units_of_nobody();
@@ -527,6 +540,8 @@ class CodeCache : public Translated {
   std::vector<CacheRange> pages_of(const std::vector<bool>& nobodys);
   std::vector<SharedPages::Living> living_pages(const std::vector<bool>& nobodys);
   void join_pages(const std::vector<bool>& nobodys);
+  void note_what_ran(std::span<const Renewal> renewals);
+  size_t numbered_pages_max() const;
   void give_back(CacheRange pages);
   Status share_pages();
   uint8_t* code_at(CacheAddr address);
@@ -713,6 +728,11 @@ class CodeCache : public Translated {
     bool is_move_begun = false;      // the last one's
     bool are_moves_refused = false;  // by the kernel, once and for all
     bool numbers = false;            // of landings, all
+    bool lends = false;              // rows of their pointers
+    FlatMap<uint64_t> returns;       // by the landing's original address, where they are known
+    // Of the program's code, more or less; nothing where there may be as many as are wanted.
+    std::optional<uint64_t> executed_bytes;
+    uint64_t counted = 0;  // counters that were not 0, of each thread
   };
   GivingBack giving_back_;              // as soon as can be
   std::vector<size_t> to_be_left_out_;  // blocks, by area, if all is made once more soon

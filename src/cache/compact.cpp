@@ -24,11 +24,11 @@
 // Whole pages are given back.  The program loses its access to them first, so that a way that was
 // overlooked ends in a fault, which is told by name, and not in whatever zeros may do.  That takes
 // system calls of the program's, which are made by the thread that is being served.  Numbers of
-// landings are given anew only where that is the only one, in whose stead the monitor can be sure
-// that none has read a number and not yet gone where it leads.
+// landings are given anew where all others stand still until that is done, since one of them could
+// have read a number and not yet gone where it leads.
 //
 // What stays, though little, keeps its page of addresses; the memory of such pages is put together
-// (shared_pages.h), in a process of one thread.
+// (shared_pages.h), if they stand still: else one might be there just when code is changed.
 //
 // Not handled: what `is_movable` leaves out, and what another thread is in at that moment: it stays
 // where it is.  The highest use of memory is reached while both are there.
@@ -46,6 +46,15 @@ using namespace translate;
 namespace {
 
 constexpr uint64_t kPageBytes = SharedPages::kPageBytes;
+
+// Of a program with more, the numbers may not suffice if rows of them are lent.
+constexpr size_t kLandingsToLend = 5000;
+
+uint64_t block_bytes(const cfg::Procedure& procedure) {
+  uint64_t result = 0;
+  for (const cfg::Block& block : procedure.blocks) result += block.size_bytes;
+  return result;
+}
 
 constexpr uint64_t page_of(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -68,6 +77,7 @@ bool CodeCache::may_compact() const {
 void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> counters,
                         uint32_t slots, GiveNumbers numbers) {
   CHECK(may_compact()) << "memory is given back already";
+  stats_.compactions += 1;
   constexpr uint64_t kOften = 128;
   // As in later runs, what is hardly ever run lies behind the rest.
   std::stable_partition(wanted.begin(), wanted.end(),
@@ -79,27 +89,87 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
     area.pieces_among_cold = true;
   }
   counter_numbers_.begin_again();
+  if (numbers != GiveNumbers::kKept) note_what_ran(wanted);
+  if (numbers == GiveNumbers::kAnewToAll) giving_back_.executed_bytes.reset();
   renew(wanted, counters);
   stats_.most_bytes = std::max(stats_.most_bytes, memory_bytes());
-  region_.set_counters_aside(slots, next_counter_);
+  giving_back_.counted = region_.set_counters_aside(slots, next_counter_);
   const std::vector<bool> nobodys = units_of_nobody();
   giving_back_.pages = pages_of(nobodys);
   // Another thread might be on a page that moves, just when the monitor changes code there.
-  if (numbers == GiveNumbers::kAnew && !giving_back_.are_moves_refused) join_pages(nobodys);
+  const bool nobody_runs = numbers != GiveNumbers::kKept;
+  if (nobody_runs && !giving_back_.are_moves_refused) join_pages(nobodys);
   give_back_tables(nobodys);
-  giving_back_.numbers = numbers == GiveNumbers::kAnew;
-  stats_.compactions += 1;
+  giving_back_.numbers = nobody_runs;
+  giving_back_.lends = nobody_runs && returns_form_ != Returns::kPaired &&
+                       landings_.size() <= kLandingsToLend;
+}
+
+// How often each call came back, and how many bytes have run.  What cannot be translated again has
+// run as much as the rest, for all that is known.
+void CodeCache::note_what_ran(std::span<const Renewal> renewals) {
+  giving_back_.returns = FlatMap<uint64_t>();
+  uint64_t translated_bytes = 0, translated_again_bytes = 0, executed_bytes = 0;
+  for (const auto& unit : units_) {
+    if (!unit->dead) translated_bytes += block_bytes(unit->procedure);
+  }
+  for (const Renewal& one : renewals) {
+    const Unit& unit = *units_[one.unit];
+    const cfg::Procedure& procedure = unit.procedure;
+    std::vector<bool> runs(procedure.blocks.size(), procedure.edges.empty() && one.heaviest > 0);
+    for (size_t e = 0; e < procedure.edges.size(); ++e) {
+      const cfg::Edge& edge = procedure.edges[e];
+      if (one.steps[e] == 0) continue;
+      runs[edge.from] = true;
+      if (edge.to == cfg::kExitBlock) continue;
+      runs[edge.to] = true;
+      if (edge.kind != cfg::EdgeKind::kCallReturn) continue;
+      const TargetAddr landing = unit.module->to_target(unit.address_of(edge.to));
+      giving_back_.returns.set(landing.value(), count_of_step(one.heaviest, one.steps[e]));
+    }
+    for (size_t b = 0; b < runs.size(); ++b) {
+      if (runs[b]) executed_bytes += procedure.blocks[b].size_bytes;
+    }
+    translated_again_bytes += block_bytes(procedure);
+  }
+  const double part = translated_again_bytes == 0
+                          ? 0
+                          : static_cast<double>(executed_bytes) /
+                                static_cast<double>(translated_again_bytes);
+  giving_back_.executed_bytes =
+      static_cast<uint64_t>(part * static_cast<double>(translated_bytes));
+}
+
+// As many as there is memory for: so many times the code that is executed, less what will be there
+// yet, as far as can be told.  Behind a number, a return takes fewer instructions than it does
+// otherwise; but they are all the same where they lead.
+size_t CodeCache::numbered_pages_max() const {
+  constexpr uint64_t kTimes = 4, kLaterPart = 10, kPartlyFull = 4;
+  if (!giving_back_.executed_bytes) return SIZE_MAX;
+  const TouchedMemory there = region_.touched();
+  const uint64_t counters_bytes =
+      giving_back_.counted * sizeof(uint64_t) + kPartlyFull * kPageBytes;
+  // Pointers by numbers begin again, and are few.
+  const uint64_t tables_bytes = there.tables_bytes - region_.landings_bytes() + 2 * kPageBytes;
+  const uint64_t taken = tables_bytes + there.code_bytes + there.code_bytes / kLaterPart +
+                         there.threads_bytes + counters_bytes;
+  const uint64_t may_take = kTimes * *giving_back_.executed_bytes;
+  return may_take < taken ? 0 : (may_take - taken) / kPageBytes;
+}
+
+// Whether it is known from the beginning that all code may be translated again, but not a unit.
+bool CodeCache::stays(const Unit& unit, bool has_events) const {
+  const bool may_compact_later =
+      optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
+  const bool lasts = !unit.replaceable && !unit.checked && !unit.module->generated;
+  return may_compact_later && lasts && (unit.open_calls || has_events);
 }
 
 // Where a unit is to lie.  One that is known to stay, and would keep a page for itself, lies with
 // its like, as long as there is room for whatever parts they will have.  Code that may be replaced
 // is not among them: it comes and goes.
 Lies CodeCache::place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const {
-  const bool may_compact_later =
-      optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
-  const bool lasts = !unit.replaceable && !unit.checked && !unit.module->generated;
-  const bool stays = lasts && (unit.open_calls || !unit.plan.events.empty());
-  if (!may_compact_later || !stays || !area.is_staying_apart) return Lies::kAmongOthers;
+  if (!stays(unit, !unit.plan.events.empty()) || !area.is_staying_apart) return Lies::kAmongOthers;
   const uint64_t bytes_max = area.staying_bytes_max + 2 * emit_bound_bytes(procedure);
   if (bytes_max > kAreaStayingBytes) return Lies::kAmongOthers;
   area.staying_bytes_max = bytes_max;
@@ -355,17 +425,36 @@ Status CodeCache::give_back() {
   }
   TRY(share_pages());
   if (!giving_back_.numbers) return Ok{};
+  if (giving_back_.lends) {
+    const CacheAddr none = region_.areas().front().gateway.entries.no_landing;
+    TRY(region_.lend_landings(none, remote_call_));
+  }
   TRY_ASSIGN(const int64_t result,
              remote_call_(SYS_madvise, {region_.tables_base() + uint64_t{tables::kLandingNumbers},
                                         tables::kLandingNumbersEnd - tables::kLandingNumbers,
                                         MADV_DONTNEED, 0, 0, 0}));
   giving_back_.numbers = false;
   if (result != 0 || landings_.numbers_no_more()) return Ok{};
-  landings_.begin_again([this](uint64_t original) {
+  const auto returned = [this](uint64_t original) -> Landings::Returned {
     const auto found = blocks_.find(original);
-    return found && *found != kGone ? returns_expected_at(unpack(*found)) : ReturnsTo::kSome;
-  });
+    if (!found || *found == kGone) return {};
+    const uint64_t* times = giving_back_.returns.find(original);
+    return {returns_expected_at(unpack(*found)), times == nullptr ? 0 : *times};
+  };
+  landings_.begin_again(returned, numbered_pages_max(), region_.landing_rows());
+  giving_back_.returns = FlatMap<uint64_t>();
   return Ok{};
+}
+
+// A thread that makes a system call for us may yet be on its way into it.  A page that it maps is
+// mapped as planned when it comes back; numbers that it takes away are those of nobody, then.
+void CodeCache::stop_giving_back() {
+  std::vector<SharedPages::Move>& moves = giving_back_.moves;
+  const bool numbers_may_be_gone =
+      giving_back_.numbers && giving_back_.pages.empty() && moves.empty();
+  if (numbers_may_be_gone) landings_.number_no_more();
+  moves.erase(moves.begin(), moves.end() - (giving_back_.is_move_begun ? 1 : 0));
+  giving_back_.numbers = false;
 }
 
 }  // namespace tally::engine

@@ -19,7 +19,16 @@ void put_word(uint8_t* word, uint64_t value) {
       .store(value, std::memory_order_release);
 }
 
+size_t pages_of(const tables::DirectSize& size) {
+  constexpr size_t kPageBytes = 4096;
+  return (size.size_bytes() + kPageBytes - 1) / kPageBytes;
+}
+
 }  // namespace
+
+size_t DirectLandings::more_pages() const {
+  return is_in_use() ? pages_of(size_in_use()) - pages_of(tables::kDirectSizes[0]) : 0;
+}
 
 const tables::DirectSize& DirectLandings::size_in_use() const {
   return tables::kDirectSizes[*size_];
@@ -49,14 +58,16 @@ void DirectLandings::forget() {
 void DirectLandings::begin_again() {
   if (!is_in_use()) return;
   give_back(tables_ + size_in_use().offset, size_in_use().size_bytes());
+  size_ = 0;
   forget();
+  use(0);
 }
 
 void DirectLandings::end() {
   if (!is_in_use()) return;
+  begin_again();
   put_word(tables_ + tables::kFindPopped, plainly_.popped.value());
   put_word(tables_ + tables::kFindOnStack, plainly_.on_stack.value());
-  begin_again();
   size_.reset();
 }
 
@@ -85,11 +96,11 @@ void DirectLandings::keep(const Landing& landing) {
 
 // To the next size, if that is worth it.  What has no place there is found in the hash table, and
 // all that returns look for meanwhile.
-bool DirectLandings::grow() {
-  constexpr size_t kPageBytes = 4096;
+bool DirectLandings::grow(size_t more_pages_max) {
   const size_t next = *size_ + 1;
   if (next == std::size(tables::kDirectSizes)) return false;
-  if (refused_ * kPageBytes < tables::kDirectSizes[next].size_bytes()) return false;
+  if (refused_ < pages_of(tables::kDirectSizes[next])) return false;
+  if (pages_of(tables::kDirectSizes[next]) - pages_of(size_in_use()) > more_pages_max) return false;
   const tables::DirectSize before = size_in_use();
   std::vector<Landing> all = std::move(landings_);
   size_ = next;
@@ -102,7 +113,7 @@ bool DirectLandings::grow() {
   return true;
 }
 
-bool DirectLandings::add(uint64_t original, uint64_t to) {
+bool DirectLandings::add(uint64_t original, uint64_t to, size_t more_pages_max) {
   if (!is_in_use()) return false;
   if (has(original)) {
     lead(original, to);
@@ -111,7 +122,7 @@ bool DirectLandings::add(uint64_t original, uint64_t to) {
   Landing landing{original, to, 0};
   if (!place(landing)) {
     ++refused_;
-    if (!grow() || !place(landing)) return false;
+    if (!grow(more_pages_max) || !place(landing)) return false;
   }
   keep(landing);
   return true;

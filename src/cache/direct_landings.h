@@ -18,7 +18,8 @@
 // `emit_find_directly`): a key is what makes the low half of the address 0 when it is added.
 //
 // The table is small at first, and made larger once as many landings have found no room in it as
-// the larger one has pages: each of them may have cost a page of numbers.  Which of three sizes is
+// the larger one has pages: each of them may have cost a page of numbers.  (It is not where memory
+// is short.)  Which of three sizes is
 // in use, two words of the tables say, through which returns without a number jump.
 //
 // Keys stay, only pointers change, and those are written before their keys: a thread that reads
@@ -49,13 +50,16 @@ class DirectLandings {
 
   // Whether there is such a table.
   bool is_in_use() const { return size_.has_value(); }
-  // Leads returns to `original` to `to`; 0: to the hash table.  False if there is no room.
-  bool add(uint64_t original, uint64_t to);
+  // Leads returns to `original` to `to`; 0: to the hash table.  False if there is no room, in a table
+  // that may grow by so many pages.
+  bool add(uint64_t original, uint64_t to, size_t more_pages_max);
   // Does so if it has been added.
   void lead(uint64_t original, uint64_t to);
   bool has(uint64_t original) const { return by_original_.find(original) != nullptr; }
   // How many entries are taken.
   size_t size() const { return landings_.size(); }
+  // Pages of the table, beyond those of the smallest.
+  size_t more_pages() const;
 
  private:
   struct Landing {
@@ -67,7 +71,7 @@ class DirectLandings {
   void use(size_t size);
   bool place(Landing& landing);
   void keep(const Landing& landing);
-  bool grow();
+  bool grow(size_t more_pages_max);
   void put(const Landing& landing) const;
   void forget();
 

@@ -51,6 +51,11 @@ inline constexpr unsigned kStepsForHalf = 16;  // a step more: 1.044 times as he
 // Tells one outcome of discovery from another, as far as the numbers of edges go.
 uint32_t shape_of(const cfg::Procedure& procedure);
 
+// What a step says of a count: no more than the count, and hardly less than half of it.
+constexpr uint64_t count_of_step(uint64_t heaviest, uint8_t step) {
+  return step == 0 ? 0 : heaviest >> (UINT8_MAX - step) / kStepsForHalf;
+}
+
 // A step for each count, behind those that are there.  `heaviest`: the largest count.
 void append_steps(std::span<const uint64_t> counts, uint64_t heaviest, std::vector<uint8_t>& out);
 

@@ -74,9 +74,9 @@ uint64_t HashedLandings::way_to(const Landing& landing) {
   return landing.is_held ? 0 : landing.code.value();
 }
 
-bool HashedLandings::add_directly(uint64_t original) {
+bool HashedLandings::add_directly(uint64_t original, size_t more_pages_max) {
   CHECK(has(original)) << "a landing that is not there";
-  return direct_.add(original, way_to(landings_[index_of(original)]));
+  return direct_.add(original, way_to(landings_[index_of(original)]), more_pages_max);
 }
 
 void HashedLandings::lead(const Landing& landing) {

@@ -68,8 +68,9 @@ class HashedLandings {
   // How many there are.
   size_t size() const { return led_; }
 
-  // One that is there is found by the low bits of its address as well.  False if it has no room.
-  bool add_directly(uint64_t original);
+  // One that is there is found by the low bits of its address as well.  False if it has no room, in
+  // a table that may grow by so many pages.
+  bool add_directly(uint64_t original, size_t more_pages_max);
   // Those that are.
   DirectLandings& direct() { return direct_; }
   const DirectLandings& direct() const { return direct_; }

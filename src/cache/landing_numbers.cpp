@@ -35,7 +35,7 @@ void LandingNumbers::begin(uint8_t* tables, Returns form, CacheAddr none) {
   if (!is_wide()) lead(0, none_);
 }
 
-void LandingNumbers::begin_again() {
+void LandingNumbers::begin_again(Rows rows) {
   CHECK(held_.empty()) << "numbers that are held";
   if (!is_wide()) {
     give_back(tables_ + tables::kLandings, tables::kHashTables - tables::kLandings);
@@ -50,6 +50,7 @@ void LandingNumbers::begin_again() {
   const CacheAddr none(none_);
   *this = LandingNumbers();
   begin(tables, form, none);
+  rows_ = rows;
 }
 
 void LandingNumbers::pair() {
@@ -87,12 +88,14 @@ bool LandingNumbers::is_apart(uint32_t address) const {
 
 // 0 once all are taken.
 uint32_t LandingNumbers::next_number() {
-  return is_wide() ? next_in_row() : next_in_square();
+  if (is_wide()) return next_in_row();
+  return rows_ == Rows::kLent ? next_in_long_row() : next_in_square();
 }
 
 uint32_t LandingNumbers::next_in_square() {
   if (taken_ == 2 * side_) {
-    if (side_ == kNarrow.count) return 0;
+    const uint32_t side_max = rows_ == Rows::kAll ? kNarrow.count : tables::kLentRow - 1;
+    if (side_ == side_max) return 0;
     side_ += 1;
     taken_ = 1;
     lead_from_neighbours(kNarrow.first + side_ - 1);
@@ -100,6 +103,17 @@ uint32_t LandingNumbers::next_in_square() {
   const uint32_t i = taken_++ - 1;
   const uint32_t low = i < side_ ? side_ - 1 : i - side_, high = i < side_ ? i : side_ - 1;
   return (kNarrow.first + high) << 8 | (kNarrow.first + low);
+}
+
+// Values (0, low) lead to be asked where they are.
+uint32_t LandingNumbers::next_in_long_row() {
+  constexpr Alphabet kLow{tables::kLentRow, 256 - tables::kLentRow}, kHigh{1, tables::kLentRow - 1};
+  if (taken_ == kLow.count * kHigh.count) return 0;
+  const uint32_t low = kLow.first + taken_ % kLow.count, high = kHigh.first + taken_ / kLow.count;
+  if (high == kHigh.first) lead(low, none_);
+  if (low == kLow.first) lead(high, none_);
+  ++taken_;
+  return high << 8 | low;
 }
 
 uint32_t LandingNumbers::next_in_row() {

@@ -17,6 +17,11 @@
 // squares, low and high both at most k, and a program with few landings touches few pages.  65,025
 // are enough for programs of this form (`Returns`); what is beyond that is found in the chains.
 //
+// Where rows from the 32nd on are all mapped to one page, on which nothing leads anywhere
+// (Region::lend_landings), pages are full before there is another: numbers are taken from the other
+// rows, one after the other, and of each those whose low byte is that of a row of that page.  These
+// are 6,944, for programs that are known to have fewer landings.
+//
 // Returns that pair up with calls from the start look at the pointer, so it may be 0, as the whole
 // table is at first.  Theirs are numbers of four bytes (translate/layout.h says which), 78 million
 // of them, taken row by row, which touches the fewest pages.
@@ -49,9 +54,15 @@ class LandingNumbers {
   // `tables`: the monitor's view of the target's; `none`: where returns that jump go to be asked.
   void begin(uint8_t* tables, translate::Returns form, CacheAddr none);
 
+  // Which pointers there are for numbers of two bytes.
+  enum class Rows : uint8_t {
+    kAll,
+    kSomeLent,  // of those that can be; it went wrong
+    kLent,
+  };
   // No number stands anywhere, and none has been given: the target's memory for them was given
   // back.
-  void begin_again();
+  void begin_again(Rows rows);
 
   // Returns that jump are paired with calls from now on, and these ones look elsewhere, too.
   void pair();
@@ -98,6 +109,7 @@ class LandingNumbers {
   bool is_apart(uint32_t address) const;
   uint32_t next_number();
   uint32_t next_in_square();
+  uint32_t next_in_long_row();
   uint32_t next_in_row();
   void lead_from_neighbours(uint32_t byte);
   void mark_written(uint32_t page);
@@ -108,6 +120,7 @@ class LandingNumbers {
   uint8_t* tables_ = nullptr;
   translate::Returns form_ = translate::Returns::kJump;  // kPairedLate: some still jump
   uint64_t none_ = 0;
+  Rows rows_ = Rows::kAll;
   uint32_t side_ = 0;             // of the square that numbers are taken from
   uint32_t taken_ = 0;            // one more than on its two new sides; or of all rows
   FlatMap<uint32_t> by_address_;  // landings

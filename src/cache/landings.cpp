@@ -36,8 +36,9 @@ bool Landings::number(uint64_t original, CacheAddr code) {
   return false;
 }
 
-void Landings::number_page(uint64_t original) {
+void Landings::number_page(uint64_t original, Limit limit) {
   if (numbers_no_more_ || is_numbered(original)) return;
+  if (limit == Limit::kObeyed && has_all_pages()) return;
   const uint32_t page = numbers_page(original);
   pages_.set(page, true);
   ++numbered_pages_;
@@ -56,21 +57,28 @@ bool Landings::stays_hashed(uint64_t original, ReturnsTo expected) const {
          form_ != translate::Returns::kPaired && !numbers_.stands_at(original);
 }
 
+bool Landings::is_for_number(ReturnsTo expected) const {
+  const bool may_be_direct = hashed_.direct().is_in_use();
+  return expected == ReturnsTo::kMost || (expected == ReturnsTo::kMany && !may_be_direct);
+}
+
+size_t Landings::pages_left() const {
+  const size_t taken = numbered_pages_ + hashed_.direct().more_pages();
+  return pages_max_ - std::min(pages_max_, taken);
+}
+
 void Landings::add(uint64_t original, CacheAddr code, ReturnsTo expected) {
   if (numbers_.has(original)) return;
-  const bool may_be_direct = hashed_.direct().is_in_use();
-  const bool is_for_number =
-      expected == ReturnsTo::kMost || (expected == ReturnsTo::kMany && !may_be_direct);
-  if (is_for_number) number_page(original);
+  if (is_for_number(expected)) number_page(original, Limit::kObeyed);
   const bool stays = stays_hashed(original, expected);
   if (is_numbered(original) && !stays && number(original, code)) return;
   if (hashed_.add(original, code, stays ? Moves::kAlone : Moves::kWithItsPage)) {
-    if (expected == ReturnsTo::kOften || expected == ReturnsTo::kMany) {
-      hashed_.add_directly(original);
+    if (expected != ReturnsTo::kFew && expected != ReturnsTo::kSome) {
+      hashed_.add_directly(original, pages_left());
     }
     return;
   }
-  number_page(original);
+  number_page(original, Limit::kIgnored);
   if (is_numbered(original)) number(original, code);
 }
 
@@ -78,8 +86,10 @@ void Landings::is_returned_to_often(uint64_t original, Page page) {
   if (!hashed_.has(original)) return;
   const DirectLandings& direct = hashed_.direct();
   const bool may_be_direct = direct.is_in_use() && !is_numbered(original) && !direct.has(original);
-  if (may_be_direct && (hashed_.add_directly(original) || page == Page::kStays)) return;
-  number_page(original);
+  const bool is_found =
+      may_be_direct && hashed_.add_directly(original, pages_left());
+  if (is_found || (may_be_direct && page == Page::kStays)) return;
+  number_page(original, Limit::kObeyed);
   const CacheAddr code = hashed_.leads_to(original);
   if (code == CacheAddr() || !is_numbered(original)) return;
   if (number(original, code)) hashed_.remove(original);
@@ -111,19 +121,47 @@ void Landings::release() {
   hashed_.release();
 }
 
+size_t Landings::size() const {
+  size_t result = 0;
+  for_each([&](uint64_t, CacheAddr) { ++result; });
+  return result;
+}
+
 void Landings::for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const {
   numbers_.for_each(visit);
   hashed_.for_each(visit);
 }
 
-void Landings::begin_again(const std::function<ReturnsTo(uint64_t original)>& expected) {
-  std::vector<std::pair<uint64_t, CacheAddr>> all;
-  for_each([&](uint64_t original, CacheAddr code) { all.emplace_back(original, code); });
-  numbers_.begin_again();
+void Landings::begin_again(const std::function<Returned(uint64_t original)>& returned,
+                           size_t pages_max, LandingNumbers::Rows rows) {
+  struct Landing {
+    uint64_t original;
+    CacheAddr code;
+    ReturnsTo expected;
+    uint64_t times, page_times;
+  };
+  std::vector<Landing> all;
+  FlatMap<uint64_t> times;  // by page
+  for_each([&](uint64_t original, CacheAddr code) {
+    const Returned one = returned(original);
+    all.push_back({original, code, one.expected, one.times, 0});
+    const uint64_t* before = times.find(numbers_page(original));
+    times.set(numbers_page(original), (before == nullptr ? 0 : *before) + one.times);
+  });
+  for (Landing& one : all) one.page_times = *times.find(numbers_page(one.original));
+  std::ranges::stable_sort(all, std::ranges::greater(), &Landing::page_times);
+  numbers_.begin_again(rows);
   hashed_.begin_again();
   pages_ = FlatMap<bool>();
   numbered_pages_ = 0;
-  for (const auto& [original, code] : all) add(original, code, expected(original));
+  pages_max_ = pages_max;
+  // The pages that are returned to most get numbers, and of the rest those first a place where they
+  // are found directly that are returned to most.
+  for (const Landing& one : all) {
+    if (is_for_number(one.expected)) number_page(one.original, Limit::kObeyed);
+  }
+  std::ranges::stable_sort(all, std::ranges::greater(), &Landing::times);
+  for (const Landing& one : all) add(one.original, one.code, one.expected);
 }
 
 void Landings::number_no_more() {

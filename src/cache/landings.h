@@ -21,6 +21,9 @@
 // hardly ever returned to, until it is, or has had a number before: where numbers have two bytes,
 // the pointer of one takes more memory than an entry of that table.
 //
+// Where memory is short (compact.cpp), only so many pages are numbered, those first that are
+// returned to most, and the table of those that are found directly does not grow beyond that.
+//
 // Numbers are in memory of the target's own, and are written some time after they are given, all
 // that have come together at once (`write`).  Until then the returns ask.  If they cannot be
 // written, all landings are looked up.
@@ -31,6 +34,7 @@
 // Not handled: a landing for which there is neither a number nor room.  Its returns ask each time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cache/hashed_landings.h"
@@ -80,10 +84,19 @@ class Landings {
   void release();
   // Calls `visit(original, code)` for each.
   void for_each(const std::function<void(uint64_t, CacheAddr)>& visit) const;
+  // What is to be expected of returns to one, and how many there have been, as far as is known.
+  struct Returned {
+    ReturnsTo expected = ReturnsTo::kSome;
+    uint64_t times = 0;
+  };
   // All get their numbers, or none, anew, while every thread stands still, none of them in front of
-  // an answer that leads by a number; `expected` says what is to be expected of returns to each.
-  // The target's memory for numbers must have been given back.
-  void begin_again(const std::function<ReturnsTo(uint64_t original)>& expected);
+  // an answer that leads by a number.  The target's memory for numbers must have been given back.
+  // From now on no more than `pages_max` pages of memory are taken for numbers and by a larger table
+  // of those that are found directly, but for landings without another way.
+  void begin_again(const std::function<Returned(uint64_t original)>& returned, size_t pages_max,
+                   LandingNumbers::Rows rows);
+  // Whether no page is numbered any more that could be left alone.
+  bool has_all_pages() const { return pages_left() == 0; }
   // All are looked up from now on, by their whole addresses.
   void number_no_more();
   bool numbers_no_more() const { return numbers_no_more_; }
@@ -92,6 +105,8 @@ class Landings {
   // Writes the numbers that have been given since the last time.
   void write(const LandingNumbers::Write& write);
 
+  // All that there are.
+  size_t size() const;
   // How many more are to be looked up before one asks.
   uint32_t lookups() const;
 
@@ -105,8 +120,11 @@ class Landings {
 
  private:
   bool is_numbered(uint64_t original) const;
+  bool is_for_number(ReturnsTo expected) const;
+  size_t pages_left() const;
   bool number(uint64_t original, CacheAddr code);
-  void number_page(uint64_t original);
+  enum class Limit : uint8_t { kObeyed, kIgnored };
+  void number_page(uint64_t original, Limit limit);
   bool stays_hashed(uint64_t original, ReturnsTo expected) const;
 
   LandingNumbers numbers_;
@@ -118,6 +136,7 @@ class Landings {
   bool numbers_no_more_ = false;
   FlatMap<bool> pages_;  // that are numbered, by the low 32 bits
   size_t numbered_pages_ = 0;
+  size_t pages_max_ = SIZE_MAX;
 };
 
 }  // namespace tally::engine

@@ -350,7 +350,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
     return plan;
   }
   const bool in_parts = measured.in_parts && kind == PlacementKind::kEdges;
-  if (in_parts) plan.followed = followed_edges(procedure, graph);
+  if (in_parts) plan.followed = followed_edges(procedure, graph, measured.followed);
   const CountedAt counted_at(procedure, graph);
   const bool is_measured = set_measured_weights(procedure, kind, measured, graph);
   std::vector<bool> inductive(procedure.blocks.size(), false);

@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "cache/blocks_together.h"
 #include "cfg/procedure.h"
 #include "placement/placement.h"
 #include "translate/unit.h"
@@ -38,6 +39,7 @@ struct MeasuredWeights {
   bool order = true;               // blocks are to lie as the weights say, not by address
   bool from_callers = false;       // how often it was entered will be known (entry_callers.h)
   bool in_parts = false;           // not all blocks need get their code at once (defer.cpp)
+  Followed followed = Followed::kUnlessUnlikely;  // ... but these together
   // Whether a register counts how often a block that leads to itself runs (inductions.h); none: no
   // block's does.
   std::function<bool(uint32_t block)> is_inductive = nullptr;

@@ -31,6 +31,10 @@ constexpr uint64_t kHighestAddress = 0x7ffffffff000;
 // MemorySanitizer's shadows, the Java virtual machine's heaps, Go's, CLISP's.)
 constexpr uint64_t kThreadsBase = 0x6000000000;
 constexpr char kName[] = "tally";
+// Rows of pointers to landings that can be lent.
+constexpr uint64_t kRowsPageBytes = 4096, kRowBytes = 256 * 8;
+constexpr uint64_t kLentBegin = tables::kLandings + tables::kLentRow * kRowBytes;
+constexpr uint32_t kLentPages = (tables::kLateLandings - kLentBegin) / kRowsPageBytes;
 
 bool is_free(const std::vector<tracee::Mapping>& mappings, uint64_t begin, uint64_t end) {
   for (const tracee::Mapping& m : mappings) {
@@ -405,15 +409,18 @@ void Region::for_each_counter(
   }
 }
 
-void Region::set_counters_aside(uint32_t slots, size_t counters) {
+uint64_t Region::set_counters_aside(uint32_t slots, size_t counters) {
   CHECK(threads_fd_ < 0) << "counters in a file";
   constexpr uint64_t kPageBytes = 4096;
+  uint64_t counted = 0;
   if (counted_before_.size() < slots) counted_before_.resize(slots);
   for (uint32_t slot = 0; slot < slots; ++slot) {
     std::vector<uint64_t>& before = counted_before_[slot];
     before.resize(std::max(before.size(), counters));
-    for_each_in_memory(slot, counters,
-                       [&](size_t counter, uint64_t value) { before[counter] += value; });
+    for_each_in_memory(slot, counters, [&](size_t counter, uint64_t value) {
+      before[counter] += value;
+      ++counted;
+    });
     // The first and the last page may have something else on them.
     const uint64_t begin = kThreadsFileOffset + block_offset(slot) + tcb::kCounters;
     const uint64_t end = begin + counters * sizeof(uint64_t);
@@ -427,6 +434,7 @@ void Region::set_counters_aside(uint32_t slots, size_t counters) {
     give_back(file_ + first, last - first);
     if (data_bytes(monitor_fd_, last, end - last) != 0) memset(file_ + last, 0, end - last);
   }
+  return counted;
 }
 
 uint64_t Region::offset_of(CacheAddr code) const {
@@ -449,6 +457,32 @@ bool Region::view(CacheAddr page, CacheAddr of) {
   uint8_t* here = code(page);
   return mmap(here, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
               monitor_fd_, static_cast<off_t>(offset_of(of))) == here;
+}
+
+Status Region::lend_landings(CacheAddr none, const RemoteCall& call) {
+  const uint64_t none_address = none.value();
+  for (uint64_t at = 0; at < kRowsPageBytes && lent_pages_ == 0; at += sizeof none_address) {
+    memcpy(tables() + tables::kNoLandings + at, &none_address, sizeof none_address);
+  }
+  while (lent_pages_ < kLentPages && !lending_refused_) {
+    const uint64_t to = tables_base_ + kLentBegin + lent_pages_ * kRowsPageBytes;
+    TRY_ASSIGN(const int64_t moved,
+               call(SYS_mremap, {tables_base_ + uint64_t{tables::kNoLandings}, 0, kRowsPageBytes,
+                                 MREMAP_MAYMOVE | MREMAP_FIXED, to, 0}));
+    lending_refused_ = moved != static_cast<int64_t>(to);
+    if (!lending_refused_) ++lent_pages_;
+  }
+  return Ok{};
+}
+
+LandingNumbers::Rows Region::landing_rows() const {
+  if (lent_pages_ == 0) return LandingNumbers::Rows::kAll;
+  return lent_pages_ == kLentPages ? LandingNumbers::Rows::kLent : LandingNumbers::Rows::kSomeLent;
+}
+
+uint64_t Region::landings_bytes() const {
+  return data_bytes(monitor_fd_, kTablesFileOffset + uint64_t{tables::kLandings},
+                    tables::kLateLandings - tables::kLandings);
 }
 
 CacheAddr Region::in_attic(CacheAddr page) const {

@@ -14,6 +14,7 @@
 #include "base/address.h"
 #include "base/give_back.h"
 #include "base/result.h"
+#include "cache/landing_numbers.h"
 #include "tracee/process.h"
 #include "translate/layout.h"
 #include "translate/unit.h"
@@ -159,13 +160,20 @@ class Region {
   // What the threads of the first `slots` slots, which stand still, have counted by their first
   // `counters` counters is remembered here, and the memory for it given back until they count
   // again.  `for_each_counter` knows of it.  Not with counters in a file.
-  void set_counters_aside(uint32_t slots, size_t counters);
+  // Returns how many have counted.
+  uint64_t set_counters_aside(uint32_t slots, size_t counters);
   // The memory of code that nobody will run any more, whole pages; the target must have lost its
   // access to it (cache/compact.cpp).  Where a page has been mapped to another's memory, its own.
   void give_back_code(CacheRange pages);
   // The monitor's view of a page of code is of the memory that another had at first.  False if the
   // kernel refuses.
   bool view(CacheAddr page, CacheAddr of);
+  // Maps all rows of pointers to landings that can be lent to one page on which each leads to
+  // `none`, while nobody goes by them.  Lent: whether all of them are, some, or none; they stay so.
+  Status lend_landings(CacheAddr none, const RemoteCall& call);
+  LandingNumbers::Rows landing_rows() const;
+  // Of pointers to landings, by their numbers of two bytes.
+  uint64_t landings_bytes() const;
   // Where the target has the memory that a page had at first mapped as well.
   CacheAddr in_attic(CacheAddr page) const;
   // The same of a table, whole pages, that nobody will look into.
@@ -219,6 +227,8 @@ class Region {
   bool filtered_ = false;
   uint32_t ask_pages_made_ = 0;  // at the beginning of the first area's; all others are these again
   bool asks_refused_ = false;
+  uint32_t lent_pages_ = 0;  // of pointers to landings
+  bool lending_refused_ = false;
   uint64_t planned_base_ = 0;  // of an area whose mapping is under way
   std::vector<Area> areas_;
 };

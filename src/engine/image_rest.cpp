@@ -25,31 +25,39 @@ ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
   return rest;
 }
 
-Result<std::optional<Event>> ImageRun::renew_at_rest() {
+Result<ImageRun::AtRest> ImageRun::renew_at_rest(const std::set<pid_t>& asked) {
   const PhaseTimer timer(phases_, Phase::kStop);
   std::vector<Renewals::Standing> standing;
+  AtRest result;
+  std::optional<uint32_t> giver;
   for (const auto& [tid, thread] : threads_) {
     if (!thread.slot) continue;
     const uint32_t slot = *thread.slot;
     // What is open on its stack is on the ledger already.
-    if (service_.is_closed_ahead(slot) || service_.has_left(slot)) return std::optional<Event>();
+    if (service_.is_closed_ahead(slot) || service_.has_left(slot)) return AtRest();
     std::optional<std::vector<BlockRef>> open;
     std::optional<uint32_t> inside;
     const bool is_held_back = service_.is_held_back(slot);
     if (is_held_back) {
       open = service_.open_calls_of_held(slot);
+      // One that is about to be stopped could not.
+      if (!giver && !asked.contains(tid)) {
+        giver = slot;
+        result.giver = tid;
+      }
     } else {
       TRY_ASSIGN(const Signals::Outside at, signals_.bring_to_rest(tid, slot));
-      if (at.other) return at.other;
-      if (!at.ready) return std::optional<Event>();
+      if (at.other) return AtRest{at.other, std::nullopt};
+      if (!at.ready) return AtRest();
       open = ledger_.open_calls_at(at.position, at.original, slot);
       if (at.position.kind == Position::Kind::kInBlock) inside = at.position.ref.unit;
     }
-    if (!open) return std::optional<Event>();
+    if (!open) return AtRest();
     standing.push_back({slot, std::move(*open), inside, is_held_back});
   }
-  service_.at_rest(standing);
-  return std::optional<Event>();
+  service_.at_rest(standing, giver);
+  if (!service_.gives_back()) result.giver.reset();
+  return result;
 }
 
 }  // namespace tally::engine

@@ -97,9 +97,13 @@ class ImageRun {
     std::vector<pid_t> to_stop;
   };
   Rest look_at_rest(const std::set<pid_t>& stopped) const;
+  struct AtRest {
+    std::optional<tracee::Event> other;  // has happened to one of them instead
+    std::optional<pid_t> giver;          // gives memory back, and the others must stand still yet
+  };
   // They do: hot procedures are translated again, if they stand where that can be done (renewal.h).
-  // Returns an event that happened to one of them instead.
-  Result<std::optional<tracee::Event>> renew_at_rest();
+  // `asked`: those that will be stopped, though they need not be.
+  Result<AtRest> renew_at_rest(const std::set<pid_t>& asked);
 
   // Another thread is about to end this one, or somebody has: then it goes by itself from the stop
   // where it stands to that at its exit; who resumes it there, thinking of the former, lets it go

@@ -177,6 +177,7 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
 }
 
 void Renewals::end_rest() {
+  if (std::exchange(giver_, std::nullopt)) cache_.stop_giving_back();
   if (!resting_) return;
   resting_ = false;
   if (waiting_) cache_.release();
@@ -327,17 +328,25 @@ void Renewals::at_request(Ledger::Way way, const elf::UnwindRegisters& there, bo
   waiting_ = false;
   if (!open) return;
   if (always_ && !compacts_) compacts_ = is_time_to_compact(Clock::now());
-  Still still{1, *open, {}, counters(1), CodeCache::GiveNumbers::kAnew};
+  Still still{1, *open, {}, counters(1), gives_numbers()};
   std::vector<uint32_t> units = wanted(still.counters);
   if (units.empty()) return;
   translate_again(std::move(units), still);
   ledger_.hand_over(0, *open);
 }
 
-void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots) {
+// Under stress, to all in turn with those for which there is memory.
+CodeCache::GiveNumbers Renewals::gives_numbers() const {
+  const bool to_all = always_ && cache_.stats().compactions % 2 == 0;
+  return to_all ? CodeCache::GiveNumbers::kAnewToAll : CodeCache::GiveNumbers::kAnew;
+}
+
+void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots,
+                       std::optional<uint32_t> giver) {
   const PhaseTimer timer(phases_, Phase::kRenew);
   end_rest();
   Still still{slots, {}, {}, counters(slots), CodeCache::GiveNumbers::kKept};
+  if (giver) still.numbers = gives_numbers();
   for (const Standing& thread : threads) {
     still.open.insert(still.open.end(), thread.open.begin(), thread.open.end());
     if (thread.inside) still.occupied.push_back(*thread.inside);
@@ -350,6 +359,7 @@ void Renewals::at_rest(std::span<const Standing> threads, uint32_t slots) {
       worthwhile(still.counters), [&](uint32_t unit) { return contains(still.occupied, unit); });
   translate_again(std::move(units), still);
   for (const Standing& thread : threads) ledger_.hand_over(thread.slot, thread.open);
+  if (cache_.gives_back_at_rest()) giver_ = giver;
   if (is_left_out) retry();
 }
 

@@ -37,7 +37,8 @@
 // In a first run that lasts, everything is translated again in the same way, hot or not, so that
 // memory can be given back (cache/compact.cpp).  That is done when all of it together has run for
 // many times as long as translating took, since it takes half of that again, and once more if the
-// program goes on to much that is new.
+// program goes on to much that is new.  In a process of several threads, one that is held back then
+// makes the system calls which that takes, and all others stand still until it has.
 //
 // Not handled: code that the program may replace, procedures that the ledger takes probes in, runs
 // whose counters are kept in a file, programs that Tally attached to, forked processes, a vfork
@@ -98,11 +99,16 @@ class Renewals {
   // All that run are to ask at their next return or jump, and are held back there.
   bool is_resting() const { return resting_; }
   void end_rest();
-  // These are all the threads that there are, and all their visits have been counted.
-  void at_rest(std::span<const Standing> threads, uint32_t slots);
+  // These are all the threads that there are, and all their visits have been counted.  `giver`: one
+  // that is held back, and can make system calls for us.
+  void at_rest(std::span<const Standing> threads, uint32_t slots, std::optional<uint32_t> giver);
+  // The thread that gives memory back (CodeCache::give_back), while all others stand still.
+  std::optional<uint32_t> giver() const { return giver_; }
+  void has_given_back() { giver_.reset(); }
 
  private:
   void retry();
+  CodeCache::GiveNumbers gives_numbers() const;
   // If not, it looks again when it will be.
   bool is_time_to_compact(Clock::time_point now);
   std::vector<uint32_t> movable() const;
@@ -147,6 +153,7 @@ class Renewals {
   bool waiting_ = false;
   bool always_ = false;
   bool resting_ = false;
+  std::optional<uint32_t> giver_;
   Clock::time_point asked_at_;  // for the rest
   int refused_ = 0;             // of those that were waited for
   int retries_ = 0;             // since the last regular look

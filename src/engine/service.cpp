@@ -196,6 +196,10 @@ bool Service::has_asks(uint32_t slot) {
 bool Service::has_given_back(uint32_t slot) {
   const Status status = cache_.give_back();
   if (!status && !send_to_call(slot)) fail(status.error());
+  if (status && renewals_.giver()) {
+    renewals_.has_given_back();
+    ask_for_rest_();  // which is over now
+  }
   return status.ok();
 }
 
@@ -287,7 +291,9 @@ void Service::look_for_renewals(Renewals::Clock::time_point now) {
 }
 
 bool Service::is_held_back(uint32_t slot) const {
-  if (!renewals_.is_resting() || caller_) return false;
+  if (caller_) return false;
+  if (const auto giver = renewals_.giver()) return slot != *giver;
+  if (!renewals_.is_resting()) return false;
   const std::optional<Request> request = posted_request(slot);
   return request == Request::kReturn ||
          (request == Request::kIndirect && cache_.is_jump(load<uint32_t>(slot, tcb::kArgument)));
@@ -299,11 +305,12 @@ std::optional<std::vector<BlockRef>> Service::open_calls_of_held(uint32_t slot) 
                             registers_of(slot, TargetAddr(load<uint64_t>(slot, tcb::kTarget))));
 }
 
-void Service::at_rest(std::span<const Renewals::Standing> threads) {
+void Service::at_rest(std::span<const Renewals::Standing> threads,
+                      std::optional<uint32_t> giver) {
   for (const Renewals::Standing& thread : threads) {
     cache_.take_notes(thread.slot, CodeCache::AfterVisits::kGoesOn);
   }
-  renewals_.at_rest(threads, slots_used_);
+  renewals_.at_rest(threads, slots_used_, giver);
 }
 
 // Between two blocks hot procedures can be translated again.

@@ -60,8 +60,10 @@ class Service {
   bool is_held_back(uint32_t slot) const;
   // The calls that are open of one that is; nothing where that is not known for sure.
   std::optional<std::vector<BlockRef>> open_calls_of_held(uint32_t slot) const;
-  // All do, these.
-  void at_rest(std::span<const Renewals::Standing> threads);
+  // All do, these.  `giver`: see Renewals::at_rest.
+  void at_rest(std::span<const Renewals::Standing> threads, std::optional<uint32_t> giver);
+  // While one gives memory back, the others go on standing still.
+  bool gives_back() const { return renewals_.giver().has_value(); }
   // Whoever is held back is answered.
   void end_rest() { renewals_.end_rest(); }
   void wake_up();

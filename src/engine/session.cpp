@@ -154,6 +154,8 @@ class Session {
     std::set<pid_t> here;   // stopped in a system call
     std::set<pid_t> asked;  // to be
     std::chrono::steady_clock::time_point until;
+    std::optional<pid_t> giver;  // gives memory back, while all others stand still
+    std::vector<Event> later;    // what has happened to them meanwhile
   };
   std::optional<Rest> rest_;
   std::set<pid_t> interrupted_;  // whose next stop is one that was asked for
@@ -318,7 +320,7 @@ void Session::begin_rest() {
       service_thread_.ring();
       continue;
     }
-    rest_ = Rest{image, {}, {}, std::chrono::steady_clock::now() + kPatience};
+    rest_ = Rest{image, {}, {}, std::chrono::steady_clock::now() + kPatience, {}, {}};
     go_on_with_rest();
   }
   if (!rest_) bell_.silence();
@@ -339,6 +341,12 @@ bool Session::can_rest(const ImageRun& image) const {
 bool Session::comes_to_rest(const Event& event) {
   auto it = owner_.find(event.tid);
   if (it == owner_.end() || it->second != rest_->image) return false;
+  if (rest_->giver) {
+    const bool waits = event.tid != *rest_->giver;
+    if (waits) rest_->later.push_back(event);
+    if (!waits) end_rest();
+    return waits;
+  }
   const bool asked = rest_->asked.erase(event.tid) != 0;
   if (event.kind == Kind::kThreadReady) {
     if (asked) rest_->here.insert(event.tid);
@@ -355,16 +363,24 @@ bool Session::comes_to_rest(const Event& event) {
 void Session::go_on_with_rest() {
   if (!rest_) return;
   ImageRun& image = *rest_->image;
+  if (rest_->giver) {
+    if (!image.service().gives_back()) end_rest();
+    return;
+  }
   const bool too_long = std::chrono::steady_clock::now() >= rest_->until;
   if (image.has_vfork_child() || too_long) return end_rest();
   const ImageRun::Rest now = image.look_at_rest(rest_->here);
   if (now.is_in_vain) return end_rest();
   if (now.is_complete) {
-    auto renewed = image.renew_at_rest();
-    if (renewed && *renewed) rest_->here.erase((*renewed)->tid);
+    auto renewed = image.renew_at_rest(rest_->asked);
+    if (renewed && renewed->giver) {
+      rest_->giver = renewed->giver;
+      return service_thread_.ring();
+    }
+    if (renewed && renewed->other) rest_->here.erase(renewed->other->tid);
     end_rest();
     if (!renewed) return end_process(image.pid(), image, renewed.error());
-    if (*renewed) handle(**renewed);
+    if (renewed->other) handle(*renewed->other);
     return;
   }
   for (const pid_t tid : now.to_stop) {
@@ -381,6 +397,7 @@ void Session::end_rest() {
   rest.image->service().end_rest();
   service_thread_.ring();  // who was held back is answered, and it may want to look again soon
   for (const pid_t tid : rest.here) resume(tid, *rest.image);
+  for (const Event& event : rest.later) handle(event);
 }
 
 // ---- job control --------------------------------------------------------------------------------

@@ -120,7 +120,11 @@ inline constexpr uint32_t kSyscallClass = 0x400;  // 65536 bytes, 0 = plain
 // stands where the hash says, or at the other of these two places.
 inline constexpr uint32_t kKnown = 0xa0000;
 inline constexpr uint32_t kKnownBitsMax = 13;
-inline constexpr uint32_t kLandings = 0x100000;  // 65536 pointers, by numbers of two bytes
+inline constexpr uint32_t kNoLandings = 0xff000;  // a page of pointers that lead to be asked
+inline constexpr uint32_t kLandings = 0x100000;   // 65536 pointers, by numbers of two bytes
+// Rows of that, of 256 pointers, from this one on can be mapped to the page in front of it
+// (Region::lend_landings).
+inline constexpr uint32_t kLentRow = 32;
 // The same for returns that are paired late: 0 where there is no landing.
 inline constexpr uint32_t kLateLandings = kLandings + 65536 * 8;
 inline constexpr uint32_t kHashTables = kLateLandings + 65536 * 8;  // 256 pointers each
@@ -165,7 +169,7 @@ inline constexpr uint64_t kWideUpper = 8ull << 24;  // bytes for one value of th
 static_assert(kWideLandings + kWideUpper <= kLandingNumbers);
 static_assert(kWideLandings + kWideByteMin * kWideUpper >= kLandingNumbersEnd);
 inline constexpr uint64_t kSizeBytes = kWideLandings + (kWideByteMax + 1) * kWideUpper;
-static_assert(kSyscallClass + 65536 <= kKnown && kKnown + (16u << kKnownBitsMax) <= kLandings);
+static_assert(kSyscallClass + 65536 <= kKnown && kKnown + (16u << kKnownBitsMax) <= kNoLandings);
 }  // namespace tables
 
 // The uppermost bits say where a known target stands.

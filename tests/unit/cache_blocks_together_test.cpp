@@ -20,18 +20,20 @@ namespace {
 using cfg::EdgeKind;
 using Blocks = std::vector<uint32_t>;
 
-std::vector<bool> followed_in(const cfg::Procedure& procedure, const cfg::CodeView& view) {
+std::vector<bool> followed_in(const cfg::Procedure& procedure, const cfg::CodeView& view,
+                              Followed which = Followed::kUnlessUnlikely) {
   placement::Graph graph = make_graph(procedure);
   set_likelihoods(procedure, view, graph);
   placement::set_static_weights(graph);
-  return followed_edges(procedure, graph);
+  return followed_edges(procedure, graph, which);
 }
 
 class BlocksTogether : public HandAssembled {
  protected:
-  Blocks with(uint32_t block, const Blocks& made) const {
+  Blocks with(uint32_t block, const Blocks& made,
+              Followed which = Followed::kUnlessUnlikely) const {
     const auto has_code = [&](uint32_t b) { return std::ranges::find(made, b) != made.end(); };
-    return blocks_together(procedure_, followed_in(procedure_, view_), block, has_code);
+    return blocks_together(procedure_, followed_in(procedure_, view_, which), block, has_code);
   }
 };
 
@@ -48,6 +50,18 @@ TEST_F(BlocksTogether, WhatOnlyCallsIsUnlikely) {
   EXPECT_EQ(with(2, {0, 1, 3}), (Blocks{2}));
 }
 
+TEST_F(BlocksTogether, OfTwoWaysThatAreAlikeNeitherIsLikely) {
+  discover({
+      0x85, 0xc0, 0x7a, 0x02,  // test eax, eax; jp over
+      0x90, 0xc3,              // nop; ret
+      0x90, 0xc3               // over: nop; ret
+  });
+  ASSERT_EQ(procedure_.blocks.size(), 3u);
+  EXPECT_EQ(with(0, {}), (Blocks{0, 1, 2}));
+  EXPECT_EQ(with(0, {}, Followed::kIfLikely), (Blocks{0}));
+  EXPECT_EQ(with(1, {0}, Followed::kIfLikely), (Blocks{1}));
+}
+
 TEST_F(BlocksTogether, WaysOutOfLoopsAreTakenOnce) {
   discover({
       0x31, 0xc0,  // xor eax, eax
@@ -57,6 +71,7 @@ TEST_F(BlocksTogether, WaysOutOfLoopsAreTakenOnce) {
   });
   ASSERT_EQ(procedure_.blocks.size(), 3u);
   EXPECT_EQ(with(0, {}), (Blocks{0, 1, 2}));
+  EXPECT_EQ(with(0, {}, Followed::kIfLikely), (Blocks{0, 1, 2}));
 }
 
 // Blocks are asked for in any order, as control may come by other ways than edges.

@@ -18,6 +18,9 @@ namespace {
 
 using namespace tally;
 using engine::Landings;
+using Returned = engine::Landings::Returned;
+using engine::LandingNumbers;
+using Rows = LandingNumbers::Rows;
 using engine::ReturnsTo;
 using translate::Returns;
 namespace tables = translate::tables;
@@ -205,7 +208,10 @@ TEST_F(DirectLandingsTest, AllBeginAgain) {
   landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMost);
   write();
   landings_.begin_again(
-      [](uint64_t at) { return at == 0x402020 ? ReturnsTo::kMany : ReturnsTo::kSome; });
+      [](uint64_t at) {
+        return Returned{at == 0x402020 ? ReturnsTo::kMany : ReturnsTo::kSome};
+      },
+      SIZE_MAX, Rows::kAll);
   write();
   EXPECT_EQ(directly(0x401020), kAsks);
   EXPECT_EQ(directly(0x402020), 0x30u);
@@ -323,7 +329,10 @@ TEST_F(LandingsTest, BeginAgainByWhatIsExpectedThen) {
     ASSERT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
     const auto is_often = [](uint64_t original) { return original < 0x410000; };
     landings_.begin_again(
-        [&](uint64_t original) { return is_often(original) ? ReturnsTo::kMany : ReturnsTo::kFew; });
+        [&](uint64_t original) {
+          return Returned{is_often(original) ? ReturnsTo::kMany : ReturnsTo::kFew};
+        },
+        SIZE_MAX, Rows::kAll);
     for (const auto& [original, code] : led) EXPECT_EQ(by_number(original), kNone) << original;
     write();
     EXPECT_GT(touched, 10 * landings_.touched_bytes());
@@ -364,7 +373,10 @@ TEST_F(LandingsTest, WideNumbersBeginAgain) {
   // Wide numbers go by pages: all those on one that is returned to often have theirs.
   const auto is_often = [](uint64_t original) { return original < kBegin + 4096; };
   landings_.begin_again(
-      [&](uint64_t original) { return is_often(original) ? ReturnsTo::kMany : ReturnsTo::kSome; });
+      [&](uint64_t original) {
+        return Returned{is_often(original) ? ReturnsTo::kMany : ReturnsTo::kSome};
+      },
+      SIZE_MAX, Rows::kAll);
   for (const uint32_t number : numbers) {
     const auto leads_to = read<uint64_t>(tables::kWideLandings + 8 * uint64_t{number});
     EXPECT_LE(leads_to, 4096 / kApart) << "an old pointer is left";
@@ -375,6 +387,50 @@ TEST_F(LandingsTest, WideNumbersBeginAgain) {
     EXPECT_EQ(by_wide_number(original), is_often(original) ? i + 1 : kAsks);
     EXPECT_EQ(by_hash(original), is_often(original) ? kAsks : i + 1);
   }
+}
+
+TEST_F(LandingsTest, WhereMemoryIsShortThePagesThatAreReturnedToMostAreNumbered) {
+  // The third page's landings have the most returns together, the second's the most for one.
+  const std::map<uint64_t, uint64_t> returns = {
+      {0x401010, 50}, {0x402010, 900}, {0x402020, 1}, {0x403010, 500}, {0x403020, 600}};
+  for (const auto& [original, times] : returns) {
+    landings_.add(original, CacheAddr(original & 0xffff), ReturnsTo::kMost);
+  }
+  write();
+  EXPECT_EQ(landings_.numbered_pages(), 3u);
+  EXPECT_FALSE(landings_.has_all_pages());
+  const auto numbered_of = [&](size_t pages_max) {
+    const uint64_t at = tables::kLandingNumbers, end = tables::kLandingNumbersEnd;
+    EXPECT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
+    landings_.begin_again(
+        [&](uint64_t original) { return Returned{ReturnsTo::kMost, returns.at(original)}; },
+        pages_max, Rows::kAll);
+    write();
+    std::set<uint64_t> result;
+    for (const auto& [original, times] : returns) {
+      EXPECT_EQ(way(original), original & 0xffff);
+      if (by_number(original) != kNone) result.insert(original);
+    }
+    return result;
+  };
+  EXPECT_EQ(numbered_of(1), (std::set<uint64_t>{0x403010, 0x403020}));
+  EXPECT_EQ(numbered_of(2), (std::set<uint64_t>{0x402010, 0x402020, 0x403010, 0x403020}));
+  EXPECT_EQ(numbered_of(3).size(), returns.size());
+  EXPECT_EQ(numbered_of(0), std::set<uint64_t>());
+  EXPECT_TRUE(landings_.has_all_pages());
+  // Not on demand either, nor what is new; but what comes to a page that has numbers gets one.
+  landings_.is_returned_to_often(0x402010, Landings::Page::kToBeNumbered);
+  landings_.add(0x404010, CacheAddr(0x4010), ReturnsTo::kMost);
+  write();
+  EXPECT_EQ(by_number(0x402010), kNone);
+  EXPECT_EQ(by_number(0x404010), kNone);
+  EXPECT_EQ(by_hash(0x404010), 0x4010u);
+  landings_.remove(0x404010);
+  numbered_of(1);
+  landings_.add(0x403030, CacheAddr(0x3030), ReturnsTo::kSome);
+  landings_.is_returned_to_often(0x403030, Landings::Page::kToBeNumbered);
+  write();
+  EXPECT_EQ(by_number(0x403030), 0x3030u);
 }
 
 TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {
