@@ -541,7 +541,7 @@ class CodeCache : public Translated {
   std::vector<SharedPages::Living> living_pages(const std::vector<bool>& nobodys);
   void join_pages(const std::vector<bool>& nobodys);
   void note_what_ran(std::span<const Renewal> renewals);
-  size_t numbered_pages_max() const;
+  size_t numbered_pages_max(size_t landings) const;
   void give_back(CacheRange pages);
   Status share_pages();
   uint8_t* code_at(CacheAddr address);

@@ -117,6 +117,10 @@ void CodeCache::note_what_ran(std::span<const Renewal> renewals) {
     const Unit& unit = *units_[one.unit];
     const cfg::Procedure& procedure = unit.procedure;
     std::vector<bool> runs(procedure.blocks.size(), procedure.edges.empty() && one.heaviest > 0);
+    // One that was hot has had code for what had run until then.
+    for (size_t b = 0; b < runs.size() && unit.weighed; ++b) {
+      runs[b] = runs[b] || unit.code.blocks[b].exists();
+    }
     for (size_t e = 0; e < procedure.edges.size(); ++e) {
       const cfg::Edge& edge = procedure.edges[e];
       if (one.steps[e] == 0) continue;
@@ -143,15 +147,13 @@ void CodeCache::note_what_ran(std::span<const Renewal> renewals) {
 // As many as there is memory for: so many times the code that is executed, less what will be there
 // yet, as far as can be told.  Behind a number, a return takes fewer instructions than it does
 // otherwise; but they are all the same where they lead.
-size_t CodeCache::numbered_pages_max() const {
-  constexpr uint64_t kTimes = 4, kLaterPart = 10, kPartlyFull = 4;
+size_t CodeCache::numbered_pages_max(size_t landings) const {
+  constexpr uint64_t kTimes = 4, kLaterPart = 8, kPartlyFull = 6;
   if (!giving_back_.executed_bytes) return SIZE_MAX;
   const TouchedMemory there = region_.touched();
   const uint64_t counters_bytes =
       giving_back_.counted * sizeof(uint64_t) + kPartlyFull * kPageBytes;
-  // Pointers by numbers begin again, and are few.
-  const uint64_t tables_bytes = there.tables_bytes - region_.landings_bytes() + 2 * kPageBytes;
-  const uint64_t taken = tables_bytes + there.code_bytes + there.code_bytes / kLaterPart +
+  const uint64_t taken = there.tables_bytes + Landings::bytes_of(landings) + there.code_bytes + there.code_bytes / kLaterPart +
                          there.threads_bytes + counters_bytes;
   const uint64_t may_take = kTimes * *giving_back_.executed_bytes;
   return may_take < taken ? 0 : (may_take - taken) / kPageBytes;
@@ -441,7 +443,9 @@ Status CodeCache::give_back() {
     const uint64_t* times = giving_back_.returns.find(original);
     return {returns_expected_at(unpack(*found)), times == nullptr ? 0 : *times};
   };
-  landings_.begin_again(returned, numbered_pages_max(), region_.landing_rows());
+  landings_.begin_again(
+      returned, [this](size_t landings) { return numbered_pages_max(landings); },
+      region_.landing_rows());
   giving_back_.returns = FlatMap<uint64_t>();
   return Ok{};
 }

@@ -133,7 +133,8 @@ void Landings::for_each(const std::function<void(uint64_t, CacheAddr)>& visit) c
 }
 
 void Landings::begin_again(const std::function<Returned(uint64_t original)>& returned,
-                           size_t pages_max, LandingNumbers::Rows rows) {
+                           const std::function<size_t(size_t)>& pages_max,
+                           LandingNumbers::Rows rows) {
   struct Landing {
     uint64_t original;
     CacheAddr code;
@@ -154,7 +155,7 @@ void Landings::begin_again(const std::function<Returned(uint64_t original)>& ret
   hashed_.begin_again();
   pages_ = FlatMap<bool>();
   numbered_pages_ = 0;
-  pages_max_ = pages_max;
+  pages_max_ = pages_max(all.size());
   // The pages that are returned to most get numbers, and of the rest those first a place where they
   // are found directly that are returned to most.
   for (const Landing& one : all) {

@@ -92,8 +92,10 @@ class Landings {
   // All get their numbers, or none, anew, while every thread stands still, none of them in front of
   // an answer that leads by a number.  The target's memory for numbers must have been given back.
   // From now on no more than `pages_max` pages of memory are taken for numbers and by a larger table
-  // of those that are found directly, but for landings without another way.
-  void begin_again(const std::function<Returned(uint64_t original)>& returned, size_t pages_max,
+  // of those that are found directly, but for landings without another way; it is asked for so many
+  // landings when all their memory has been given back.
+  void begin_again(const std::function<Returned(uint64_t original)>& returned,
+                   const std::function<size_t(size_t landings)>& pages_max,
                    LandingNumbers::Rows rows);
   // Whether no page is numbered any more that could be left alone.
   bool has_all_pages() const { return pages_left() == 0; }
@@ -107,6 +109,11 @@ class Landings {
 
   // All that there are.
   size_t size() const;
+  // Memory that so many of them take without numbers.
+  static constexpr uint64_t bytes_of(size_t landings) {
+    constexpr uint64_t kEntryBytes = 16, kFull = 7, kOf = 10;
+    return landings * kEntryBytes * kOf / kFull;
+  }
   // How many more are to be looked up before one asks.
   uint32_t lookups() const;
 

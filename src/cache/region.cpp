@@ -480,11 +480,6 @@ LandingNumbers::Rows Region::landing_rows() const {
   return lent_pages_ == kLentPages ? LandingNumbers::Rows::kLent : LandingNumbers::Rows::kSomeLent;
 }
 
-uint64_t Region::landings_bytes() const {
-  return data_bytes(monitor_fd_, kTablesFileOffset + uint64_t{tables::kLandings},
-                    tables::kLateLandings - tables::kLandings);
-}
-
 CacheAddr Region::in_attic(CacheAddr page) const {
   return CacheAddr(attic_base_ + (offset_of(page) - kAreasFileOffset));
 }

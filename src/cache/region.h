@@ -172,8 +172,6 @@ class Region {
   // `none`, while nobody goes by them.  Lent: whether all of them are, some, or none; they stay so.
   Status lend_landings(CacheAddr none, const RemoteCall& call);
   LandingNumbers::Rows landing_rows() const;
-  // Of pointers to landings, by their numbers of two bytes.
-  uint64_t landings_bytes() const;
   // Where the target has the memory that a page had at first mapped as well.
   CacheAddr in_attic(CacheAddr page) const;
   // The same of a table, whole pages, that nobody will look into.

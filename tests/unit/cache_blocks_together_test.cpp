@@ -52,14 +52,15 @@ TEST_F(BlocksTogether, WhatOnlyCallsIsUnlikely) {
 
 TEST_F(BlocksTogether, OfTwoWaysThatAreAlikeNeitherIsLikely) {
   discover({
-      0x85, 0xc0, 0x7a, 0x02,  // test eax, eax; jp over
-      0x90, 0xc3,              // nop; ret
-      0x90, 0xc3               // over: nop; ret
+      0x85, 0xc0, 0x7a, 0x03,  // test eax, eax; jp over
+      0x90, 0xeb, 0x01,        // nop; jmp both
+      0x90,                    // over: nop
+      0xc3                     // both: ret
   });
-  ASSERT_EQ(procedure_.blocks.size(), 3u);
-  EXPECT_EQ(with(0, {}), (Blocks{0, 1, 2}));
+  ASSERT_EQ(procedure_.blocks.size(), 4u);
+  EXPECT_EQ(with(0, {}), (Blocks{0, 1, 2, 3}));
   EXPECT_EQ(with(0, {}, Followed::kIfLikely), (Blocks{0}));
-  EXPECT_EQ(with(1, {0}, Followed::kIfLikely), (Blocks{1}));
+  EXPECT_EQ(with(1, {0}, Followed::kIfLikely), (Blocks{1, 3}));
 }
 
 TEST_F(BlocksTogether, WaysOutOfLoopsAreTakenOnce) {

@@ -26,6 +26,7 @@ using translate::Returns;
 namespace tables = translate::tables;
 
 constexpr uint64_t kNone = 0x7f00deadbeef, kAsks = 0;
+constexpr auto kNoLimit = [](size_t) { return SIZE_MAX; };
 
 // Shared as the target's tables are, so that memory can be given back.
 class LandingsTest : public testing::Test {
@@ -193,6 +194,46 @@ TEST_F(DirectLandingsTest, TheTableGrowsWhenPagesWouldCostMore) {
   }
 }
 
+TEST_F(DirectLandingsTest, TheTableGrowsOnlyWhereThereIsMemory) {
+  const auto address = [](uint64_t i) { return 0x400100 + 0x1000 * i; };
+  constexpr uint64_t kCount = 60;
+  for (const size_t pages_max : {14u, 15u}) {
+    SetUp();
+    for (uint64_t i = 0; i < kCount; ++i) {
+      landings_.add(address(i), CacheAddr(0x10000 + i), ReturnsTo::kMany);
+    }
+    EXPECT_EQ(size(), 1u);
+    landings_.begin_again([](uint64_t) { return Returned{ReturnsTo::kMany}; },
+                          [&](size_t landings) {
+                            EXPECT_EQ(landings, kCount);
+                            EXPECT_EQ(size(), 0u);
+                            return pages_max;
+                          },
+                          Rows::kAll);
+    // The smallest has 2 pages, the next one 17.
+    EXPECT_EQ(size(), pages_max == 15 ? 1u : 0u);
+    EXPECT_EQ(landings_.has_all_pages(), pages_max == 15);
+    for (uint64_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(by_hash(address(i)), 0x10000u + i);
+    }
+  }
+}
+
+// If there is no memory for its number, what is returned to most is found directly.
+TEST_F(DirectLandingsTest, WhatGetsNoNumberIsFoundThere) {
+  for (uint64_t i = 0; i < 300; ++i) {
+    landings_.add(0x401000 + 0x200 * i, CacheAddr(0x20 + i), ReturnsTo::kMost);
+  }
+  landings_.begin_again([](uint64_t at) { return Returned{ReturnsTo::kMost, at}; },
+                        [](size_t) { return size_t{0}; }, Rows::kAll);
+  EXPECT_EQ(landings_.numbered_pages(), 0u);
+  // All are alike in their low 8 bits.
+  for (uint64_t i = 0; i < 300; ++i) {
+    const bool is_most = i >= 300 - tables::kDirectProbes;
+    EXPECT_EQ(directly(0x401000 + 0x200 * i), is_most ? 0x20 + i : kAsks) << i;
+  }
+}
+
 TEST_F(DirectLandingsTest, NothingIsFoundThereOnceAddressesAreAlike) {
   landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kMany);
   landings_.number_no_more();
@@ -211,7 +252,7 @@ TEST_F(DirectLandingsTest, AllBeginAgain) {
       [](uint64_t at) {
         return Returned{at == 0x402020 ? ReturnsTo::kMany : ReturnsTo::kSome};
       },
-      SIZE_MAX, Rows::kAll);
+      kNoLimit, Rows::kAll);
   write();
   EXPECT_EQ(directly(0x401020), kAsks);
   EXPECT_EQ(directly(0x402020), 0x30u);
@@ -332,7 +373,7 @@ TEST_F(LandingsTest, BeginAgainByWhatIsExpectedThen) {
         [&](uint64_t original) {
           return Returned{is_often(original) ? ReturnsTo::kMany : ReturnsTo::kFew};
         },
-        SIZE_MAX, Rows::kAll);
+        kNoLimit, Rows::kAll);
     for (const auto& [original, code] : led) EXPECT_EQ(by_number(original), kNone) << original;
     write();
     EXPECT_GT(touched, 10 * landings_.touched_bytes());
@@ -376,7 +417,7 @@ TEST_F(LandingsTest, WideNumbersBeginAgain) {
       [&](uint64_t original) {
         return Returned{is_often(original) ? ReturnsTo::kMany : ReturnsTo::kSome};
       },
-      SIZE_MAX, Rows::kAll);
+      kNoLimit, Rows::kAll);
   for (const uint32_t number : numbers) {
     const auto leads_to = read<uint64_t>(tables::kWideLandings + 8 * uint64_t{number});
     EXPECT_LE(leads_to, 4096 / kApart) << "an old pointer is left";
@@ -404,7 +445,7 @@ TEST_F(LandingsTest, WhereMemoryIsShortThePagesThatAreReturnedToMostAreNumbered)
     EXPECT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
     landings_.begin_again(
         [&](uint64_t original) { return Returned{ReturnsTo::kMost, returns.at(original)}; },
-        pages_max, Rows::kAll);
+        [&](size_t) { return pages_max; }, Rows::kAll);
     write();
     std::set<uint64_t> result;
     for (const auto& [original, times] : returns) {
@@ -431,6 +472,73 @@ TEST_F(LandingsTest, WhereMemoryIsShortThePagesThatAreReturnedToMostAreNumbered)
   landings_.is_returned_to_often(0x403030, Landings::Page::kToBeNumbered);
   write();
   EXPECT_EQ(by_number(0x403030), 0x3030u);
+}
+
+// As the target sees them: rows from kLentRow on are all mapped to one page.
+TEST_F(LandingsTest, WhereRowsAreLentFewPagesHaveAllPointers) {
+  constexpr uint64_t kRowBytes = 256 * 8, kPageBytes = 4096;
+  // That is not among what the monitor gives back, whose rows are all its own; here they are not.
+  const auto fill = [&] {
+    for (uint64_t at = 0; at < kPageBytes; at += 8) {
+      std::memcpy(tables_ + tables::kNoLandings + at, &kNone, sizeof kNone);
+    }
+  };
+  for (uint64_t row = tables::kLentRow; row < 256; row += kPageBytes / kRowBytes) {
+    uint8_t* to = tables_ + tables::kLandings + row * kRowBytes;
+    ASSERT_EQ(mremap(tables_ + tables::kNoLandings, 0, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+                     to),
+              to);
+  }
+  const auto returned = [](uint64_t) { return Returned{ReturnsTo::kMost}; };
+  landings_.begin_again(returned, kNoLimit, Rows::kLent);
+  fill();
+  std::mt19937 random(5);
+  std::map<uint64_t, uint64_t> led;
+  const auto add = [&](uint64_t count) {
+    while (led.size() < count) {
+      const uint64_t original = 0x401000 + random() % 0x200000;
+      if (!led.try_emplace(original, 0x1000 + led.size()).second) continue;
+      landings_.add(original, CacheAddr(led[original]), ReturnsTo::kMost);
+    }
+    write();
+  };
+  const auto check = [&] {
+    size_t numbered = 0;
+    for (const auto& [original, code] : led) {
+      EXPECT_EQ(way(original), code) << original;
+      numbered += by_number(original) == code ? 1 : 0;
+      // Beside it nothing leads anywhere, or where another's is.
+      for (uint64_t near = original - 2; near <= original + 2; ++near) {
+        const auto found = led.find(near);
+        EXPECT_EQ(way(near), found == led.end() ? kAsks : found->second) << near;
+      }
+    }
+    EXPECT_EQ(numbered + landings_.hashed(), led.size());
+    return numbered;
+  };
+  add(1000);
+  EXPECT_GT(check(), 990u);
+  unsigned char exists[256 / 2] = {};
+  ASSERT_EQ(mincore(tables_ + tables::kLandings, 256 * kRowBytes, exists), 0);
+  size_t pages = 0;
+  for (size_t i = 0; i < tables::kLentRow / 2; ++i) pages += exists[i] & 1;
+  EXPECT_LE(pages, 4u);
+  // More than there are numbers: the others are looked up.
+  add(9000);
+  EXPECT_EQ(check(), 6944u);
+  // A second time they are there already.
+  const uint64_t at = tables::kLandingNumbers, end = tables::kLandingNumbersEnd;
+  ASSERT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
+  landings_.begin_again(returned, kNoLimit, Rows::kLent);
+  fill();
+  write();
+  EXPECT_EQ(check(), 6944u);
+  // Where only some could be lent, there are numbers for those that are left.
+  ASSERT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
+  landings_.begin_again(returned, kNoLimit, Rows::kSomeLent);
+  fill();
+  write();
+  EXPECT_EQ(check(), 31u * 31u);
 }
 
 TEST_F(LandingsTest, AskedAboutWhatIsNoLandingNothingIsNumbered) {

@@ -171,7 +171,7 @@ TEST_F(Lookups, SomeAreFoundByTheLowBitsOfTheirAddress) {
       hashed_.remove(target);
       led.erase(target);
     }
-    if (led.contains(target) && !hashed_.add_directly(target)) ++refused;
+    if (led.contains(target) && !hashed_.add_directly(target, SIZE_MAX)) ++refused;
     const Way way = kOfReturns[round % 2];
     for (const uint64_t at : {target, target ^ 0x1'0000'0000, target + 1,
                               uint64_t{0x7f00'0000'0000} + random() % 0x8'0000}) {
@@ -208,7 +208,7 @@ TEST_F(Lookups, OneOfManyThatAreFoundAsks) {
   constexpr uint64_t kTarget = 0x40'1234;
   hashed_.direct().begin(tables_.begin(), gateway_);
   ASSERT_TRUE(hashed_.add(kTarget, landing(3), engine::Moves::kAlone));
-  ASSERT_TRUE(hashed_.add_directly(kTarget));
+  ASSERT_TRUE(hashed_.add_directly(kTarget, SIZE_MAX));
   for (const Way way : {Way::kPopped, Way::kPop}) {
     block_.put(tcb::kDirectLeft, 5);
     EXPECT_EQ(go(way, kTarget, false), 3u);
