@@ -323,9 +323,12 @@ void CodeCache::place(const Unit& unit, KnownProcedure& procedure) {
   procedure.confirmed = known.weighed != nullptr && known.weighed->confirmed;
   procedure.rank = known.weighed == nullptr ? 0 : known.weighed->rank;
   if (!may_be_placed(unit, procedure)) procedure.rank = 0;
-  MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(), known.steps,
-                           optimizations_.has(Optimization::kOrder), procedure.rank != 0,
-                           may_defer(unit), followed()};
+  MeasuredWeights measured{feedback_ ? feedback_(module) : FeedbackWeights(),
+                           known.steps,
+                           optimizations_.has(Optimization::kOrder),
+                           procedure.rank != 0,
+                           may_defer(unit),
+                           followed()};
   if (may_induce(unit)) {
     measured.is_inductive =
         inductive_blocks(procedure.procedure, procedure.insn_sizes, module.view);

@@ -101,8 +101,8 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   if (nobody_runs && !giving_back_.are_moves_refused) join_pages(nobodys);
   give_back_tables(nobodys);
   giving_back_.numbers = nobody_runs;
-  giving_back_.lends = nobody_runs && returns_form_ != Returns::kPaired &&
-                       landings_.size() <= kLandingsToLend;
+  giving_back_.lends =
+      nobody_runs && returns_form_ != Returns::kPaired && landings_.size() <= kLandingsToLend;
 }
 
 // How often each call came back, and how many bytes have run.  What cannot be translated again has
@@ -136,12 +136,10 @@ void CodeCache::note_what_ran(std::span<const Renewal> renewals) {
     }
     translated_again_bytes += block_bytes(procedure);
   }
-  const double part = translated_again_bytes == 0
-                          ? 0
-                          : static_cast<double>(executed_bytes) /
-                                static_cast<double>(translated_again_bytes);
-  giving_back_.executed_bytes =
-      static_cast<uint64_t>(part * static_cast<double>(translated_bytes));
+  const double part = translated_again_bytes == 0 ? 0
+                                                  : static_cast<double>(executed_bytes) /
+                                                        static_cast<double>(translated_again_bytes);
+  giving_back_.executed_bytes = static_cast<uint64_t>(part * static_cast<double>(translated_bytes));
 }
 
 // As many as there is memory for: so many times the code that is executed, less what will be there
@@ -153,8 +151,8 @@ size_t CodeCache::numbered_pages_max(size_t landings) const {
   const TouchedMemory there = region_.touched();
   const uint64_t counters_bytes =
       giving_back_.counted * sizeof(uint64_t) + kPartlyFull * kPageBytes;
-  const uint64_t taken = there.tables_bytes + Landings::bytes_of(landings) + there.code_bytes + there.code_bytes / kLaterPart +
-                         there.threads_bytes + counters_bytes;
+  const uint64_t taken = there.tables_bytes + Landings::bytes_of(landings) + there.code_bytes +
+                         there.code_bytes / kLaterPart + there.threads_bytes + counters_bytes;
   const uint64_t may_take = kTimes * *giving_back_.executed_bytes;
   return may_take < taken ? 0 : (may_take - taken) / kPageBytes;
 }

@@ -19,8 +19,8 @@
 // *Seldom* is what has hardly ever counted: a thread that does none of it has none of its pages.
 // The first of it lies among others, since a page for a few would be no gain.  *Staying* is what
 // goes on counting where it is when all else is counted anew (compact.cpp): it would keep a page
-// everywhere.  By then it lies together, and what is left of its page goes to the others.  What is kept free is where the thread's block has its registers
-// (translate::tcb::kSpillRcx).
+// everywhere.  By then it lies together, and what is left of its page goes to the others.  What is
+// kept free is where the thread's block has its registers (translate::tcb::kSpillRcx).
 //
 // A thread's block begins in the middle of a page (below), so each of these pages lies on two of
 // memory, and pages that follow each other share one.  So pages are begun in groups of one kind:
@@ -82,7 +82,7 @@ class CounterNumbers {
   std::vector<Range>& free_for(Expected expected);
 
   Kind idle_, seldom_, others_;
-  Kind staying_;  // until all begins again
+  Kind staying_;             // until all begins again
   std::vector<Range> busy_;  // free numbers in the busy halves of pages of others
   bool has_begun_again_ = false;
   uint32_t pages_ = 0;  // of all groups

@@ -50,8 +50,8 @@ class DirectLandings {
 
   // Whether there is such a table.
   bool is_in_use() const { return size_.has_value(); }
-  // Leads returns to `original` to `to`; 0: to the hash table.  False if there is no room, in a table
-  // that may grow by so many pages.
+  // Leads returns to `original` to `to`; 0: to the hash table.  False if there is no room, in a
+  // table that may grow by so many pages.
   bool add(uint64_t original, uint64_t to, size_t more_pages_max);
   // Does so if it has been added.
   void lead(uint64_t original, uint64_t to);

@@ -86,8 +86,7 @@ void Landings::is_returned_to_often(uint64_t original, Page page) {
   if (!hashed_.has(original)) return;
   const DirectLandings& direct = hashed_.direct();
   const bool may_be_direct = direct.is_in_use() && !is_numbered(original) && !direct.has(original);
-  const bool is_found =
-      may_be_direct && hashed_.add_directly(original, pages_left());
+  const bool is_found = may_be_direct && hashed_.add_directly(original, pages_left());
   if (is_found || (may_be_direct && page == Page::kStays)) return;
   number_page(original, Limit::kObeyed);
   const CacheAddr code = hashed_.leads_to(original);

@@ -91,9 +91,9 @@ class Landings {
   };
   // All get their numbers, or none, anew, while every thread stands still, none of them in front of
   // an answer that leads by a number.  The target's memory for numbers must have been given back.
-  // From now on no more than `pages_max` pages of memory are taken for numbers and by a larger table
-  // of those that are found directly, but for landings without another way; it is asked for so many
-  // landings when all their memory has been given back.
+  // From now on no more than `pages_max` pages of memory are taken for numbers and by a larger
+  // table of those that are found directly, but for landings without another way; it is asked for
+  // so many landings when all their memory has been given back.
   void begin_again(const std::function<Returned(uint64_t original)>& returned,
                    const std::function<size_t(size_t landings)>& pages_max,
                    LandingNumbers::Rows rows);

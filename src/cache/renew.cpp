@@ -85,9 +85,8 @@ bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Ren
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    MeasuredWeights measured{
-        {},         renewal.steps, optimizations_.has(Optimization::kOrder), false,
-        may_defer(*unit), followed()};
+    MeasuredWeights measured{{},    renewal.steps,    optimizations_.has(Optimization::kOrder),
+                             false, may_defer(*unit), followed()};
     if (may_induce(*unit)) {
       measured.is_inductive = inductive_blocks(procedure, unit->insn_sizes, view);
     }

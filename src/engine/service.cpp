@@ -305,8 +305,7 @@ std::optional<std::vector<BlockRef>> Service::open_calls_of_held(uint32_t slot) 
                             registers_of(slot, TargetAddr(load<uint64_t>(slot, tcb::kTarget))));
 }
 
-void Service::at_rest(std::span<const Renewals::Standing> threads,
-                      std::optional<uint32_t> giver) {
+void Service::at_rest(std::span<const Renewals::Standing> threads, std::optional<uint32_t> giver) {
   for (const Renewals::Standing& thread : threads) {
     cache_.take_notes(thread.slot, CodeCache::AfterVisits::kGoesOn);
   }

@@ -52,7 +52,7 @@ TEST_F(BlocksTogether, WhatOnlyCallsIsUnlikely) {
 
 TEST_F(BlocksTogether, OfTwoWaysThatAreAlikeNeitherIsLikely) {
   discover({
-      0x85, 0xc0, 0x7a, 0x03,  // test eax, eax; jp over
+      0x39, 0xf7, 0x72, 0x03,  // cmp edi, esi; jb over
       0x90, 0xeb, 0x01,        // nop; jmp both
       0x90,                    // over: nop
       0xc3                     // both: ret

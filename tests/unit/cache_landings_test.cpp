@@ -224,8 +224,11 @@ TEST_F(DirectLandingsTest, WhatGetsNoNumberIsFoundThere) {
   for (uint64_t i = 0; i < 300; ++i) {
     landings_.add(0x401000 + 0x200 * i, CacheAddr(0x20 + i), ReturnsTo::kMost);
   }
-  landings_.begin_again([](uint64_t at) { return Returned{ReturnsTo::kMost, at}; },
-                        [](size_t) { return size_t{0}; }, Rows::kAll);
+  landings_.begin_again(
+      [](uint64_t at) {
+        return Returned{ReturnsTo::kMost, at};
+      },
+      [](size_t) { return size_t{0}; }, Rows::kAll);
   EXPECT_EQ(landings_.numbered_pages(), 0u);
   // All are alike in their low 8 bits.
   for (uint64_t i = 0; i < 300; ++i) {
@@ -249,9 +252,7 @@ TEST_F(DirectLandingsTest, AllBeginAgain) {
   landings_.add(0x402020, CacheAddr(0x30), ReturnsTo::kMost);
   write();
   landings_.begin_again(
-      [](uint64_t at) {
-        return Returned{at == 0x402020 ? ReturnsTo::kMany : ReturnsTo::kSome};
-      },
+      [](uint64_t at) { return Returned{at == 0x402020 ? ReturnsTo::kMany : ReturnsTo::kSome}; },
       kNoLimit, Rows::kAll);
   write();
   EXPECT_EQ(directly(0x401020), kAsks);
@@ -444,7 +445,9 @@ TEST_F(LandingsTest, WhereMemoryIsShortThePagesThatAreReturnedToMostAreNumbered)
     const uint64_t at = tables::kLandingNumbers, end = tables::kLandingNumbersEnd;
     EXPECT_EQ(madvise(tables_ + at, end - at, MADV_REMOVE), 0);
     landings_.begin_again(
-        [&](uint64_t original) { return Returned{ReturnsTo::kMost, returns.at(original)}; },
+        [&](uint64_t original) {
+          return Returned{ReturnsTo::kMost, returns.at(original)};
+        },
         [&](size_t) { return pages_max; }, Rows::kAll);
     write();
     std::set<uint64_t> result;
@@ -485,9 +488,9 @@ TEST_F(LandingsTest, WhereRowsAreLentFewPagesHaveAllPointers) {
   };
   for (uint64_t row = tables::kLentRow; row < 256; row += kPageBytes / kRowBytes) {
     uint8_t* to = tables_ + tables::kLandings + row * kRowBytes;
-    ASSERT_EQ(mremap(tables_ + tables::kNoLandings, 0, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-                     to),
-              to);
+    ASSERT_EQ(
+        mremap(tables_ + tables::kNoLandings, 0, kPageBytes, MREMAP_MAYMOVE | MREMAP_FIXED, to),
+        to);
   }
   const auto returned = [](uint64_t) { return Returned{ReturnsTo::kMost}; };
   landings_.begin_again(returned, kNoLimit, Rows::kLent);
