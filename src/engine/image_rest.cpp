@@ -5,8 +5,6 @@
 
 namespace tally::engine {
 
-using tracee::Event;
-
 ImageRun::Rest ImageRun::look_at_rest(const std::set<pid_t>& stopped) const {
   Rest rest;
   // If nobody has one, the process is ending: the calls on stacks that were left (left_stacks.h)

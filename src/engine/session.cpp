@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "engine/finisher.h"
 #include "engine/image_run.h"
 #include "engine/service_thread.h"
+#include "engine/signal_forwarding.h"
 #include "engine/wish.h"
 #include "tracee/process.h"
 #include "tracee/watch.h"
@@ -30,44 +30,6 @@ using tracee::Event;
 using Kind = tracee::EventKind;
 
 namespace {
-
-volatile pid_t forwarding_to = 0;
-
-// While the command runs, a signal to us alone is for it, and what the terminal sends (^C, ^Z)
-// reaches it anyway.  Afterwards it is for us: we end, and the kernel ends what is left.
-void forward_signal(int number, siginfo_t* info, void*) {
-  if (forwarding_to == 0) {
-    signal(number, SIG_DFL);
-    raise(number);
-  } else if (info->si_code != SI_KERNEL) {
-    kill(forwarding_to, number);
-  }
-}
-
-// The signals that are handed on, for as long as this lives.
-class SignalForwarding {
- public:
-  explicit SignalForwarding(pid_t to) {
-    forwarding_to = to;
-    struct sigaction forward {};
-    forward.sa_sigaction = forward_signal;
-    forward.sa_flags = SA_SIGINFO | SA_RESTART;
-    for (size_t i = 0; i < kNumbers.size(); ++i) {
-      sigaction(kNumbers[i], nullptr, &before_[i]);
-      // What we were started to ignore (nohup), we and the command ignore.
-      if (before_[i].sa_handler != SIG_IGN) sigaction(kNumbers[i], &forward, nullptr);
-    }
-  }
-  ~SignalForwarding() {
-    for (size_t i = 0; i < kNumbers.size(); ++i) sigaction(kNumbers[i], &before_[i], nullptr);
-  }
-  SignalForwarding(const SignalForwarding&) = delete;
-  SignalForwarding& operator=(const SignalForwarding&) = delete;
-
- private:
-  static constexpr std::array<int, 5> kNumbers = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP};
-  std::array<struct sigaction, 5> before_{};
-};
 
 // Stops us as the command was stopped, for whoever waits for us: the shell.  Returns when we are
 // continued.
@@ -751,7 +713,7 @@ void Session::thread_gone(const Event& event) {
   if (event.tid == main_pid_) {
     end_ = {event.exited, event.exit_status, event.signal, std::nullopt};
     main_ended_ = true;
-    forwarding_to = 0;
+    SignalForwarding::end();
   }
   early_.erase(event.tid);
   parked_.erase(event.tid);
