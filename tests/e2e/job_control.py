@@ -74,6 +74,19 @@ class Terminal:
             time.sleep(0.1)
         complain(f"{self.what}: the terminal does not read lines")
 
+    def foreground(self):
+        """The process group that ^C is for."""
+        return os.tcgetpgrp(self.fd)
+
+    def wait_for_other_foreground(self, before):
+        """Until the shell has given the terminal away: what a job in the background prints may
+        come before that, and a ^C would be the shell's."""
+        for _ in range(300):
+            if self.foreground() != before:
+                return
+            time.sleep(0.1)
+        complain(f"{self.what}: the terminal is not the job's")
+
     def wait_for(self, pattern, timeout=30):
         """The match; what is behind it is still to be seen."""
         end = time.monotonic() + timeout
@@ -156,7 +169,9 @@ def shell_with_tally():
     if not all(states.get(name) in ("T", "t") for name in names):
         complain(f"behind ^Z: {states}")
     t.wait_for("PROMPT> ")
+    shell = t.foreground()
     t.send("fg\n")
+    t.wait_for_other_foreground(shell)
     t.wait_for(r"tick \d+\n")
     t.wait_for(r"tick \d+\n")
     t.send("\x1a")
@@ -164,7 +179,9 @@ def shell_with_tally():
     t.send("bg\n")
     t.wait_for(r"tick \d+\n")
     t.wait_for(r"tick \d+\n")
+    shell = t.foreground()
     t.send("fg\n")
+    t.wait_for_other_foreground(shell)
     t.wait_for(r"tick \d+\n")
     t.interrupt()
     t.send(f"{TALLY} profile -o handled.tally -- {TICKER} handles\n")
@@ -216,7 +233,9 @@ def shell_under_tally():
     t.wait_for(r"Stopped[^\n]*ticker")
     t.send("bg\n")
     t.wait_for(r"tick \d+\n")
+    shell = t.foreground()
     t.send("fg\n")
+    t.wait_for_other_foreground(shell)
     t.wait_for(r"tick \d+\n")
     t.interrupt()
     t.send("sleep 100 | cat &\n")
