@@ -304,10 +304,13 @@ bool Session::comes_to_rest(const Event& event) {
   auto it = owner_.find(event.tid);
   if (it == owner_.end() || it->second != rest_->image) return false;
   if (rest_->giver) {
-    const bool waits = event.tid != *rest_->giver;
-    if (waits) rest_->later.push_back(event);
-    if (!waits) end_rest();
-    return waits;
+    if (event.tid == *rest_->giver) {
+      end_rest();
+      return false;
+    }
+    rest_->here.erase(event.tid);  // it stands where it is told of later
+    rest_->later.push_back(event);
+    return true;
   }
   const bool asked = rest_->asked.erase(event.tid) != 0;
   if (event.kind == Kind::kThreadReady) {
