@@ -34,6 +34,7 @@
 
 namespace tally::engine {
 
+// Which ways out of a block.
 enum class Followed : uint8_t {
   kUnlessUnlikely,
   kIfLikely,

@@ -358,13 +358,11 @@ void CodeCache::number_probes(Unit& unit, const KnownProcedure& known) {
   // that is made.
   const std::vector<Expected>& each = known.expected.counters;
   const bool when_made = !unit.plan.followed.empty() && may_defer(unit);
-  const Expected unweighed =
-      stays(unit, !known.events.empty()) ? Expected::kStaying : Expected::kSome;
   std::vector<int32_t> numbers(known.counters, kUnnumbered);
   for (uint32_t i = 0; i < known.counters; ++i) {
     const bool may_never_be_made = each.empty() || each[i] == Expected::kIdle;
     if (when_made && may_never_be_made) continue;
-    const Expected expected = each.empty() ? unweighed : each[i];
+    const Expected expected = each.empty() ? Expected::kSome : each[i];
     numbers[i] = static_cast<int32_t>(allocate_counter(expected));
   }
   for (auto* counters : {&unit.plan.block_counter, &unit.plan.edge_counter}) {
@@ -389,9 +387,7 @@ void CodeCache::number_counter(Unit& unit, EmitRequest::Counts what, uint32_t in
   const bool of_block = what == EmitRequest::Counts::kBlock;
   int32_t& counter = (of_block ? unit.plan.block_counter : unit.plan.edge_counter)[index];
   CHECK(counter == kUnnumbered) << "counter " << counter;
-  const bool is_staying = stays(unit, !unit.plan.events.empty());
-  counter =
-      static_cast<int32_t>(allocate_counter(is_staying ? Expected::kStaying : Expected::kSome));
+  counter = static_cast<int32_t>(allocate_counter(Expected::kSome));
 }
 
 Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) {

@@ -284,7 +284,7 @@ class CodeCache : public Translated {
   enum class GiveNumbers : uint8_t {
     kKept,
     kAnew,  // to landings for which there is memory: nothing runs until `give_back` has done it
-    kAnewToAll,
+    kAnewToAll,  // whatever memory that takes
   };
   bool is_movable(uint32_t id) const;
   bool may_compact() const;
@@ -372,7 +372,9 @@ class CodeCache : public Translated {
   // How many returns are looked up before one asks.  Where an earlier run's weights are known, most
   // of what is returned to often has a number from the start.
   uint32_t lookups() const {
-    if (landings_.numbers_no_more()) return kLookupsEndless;
+    if (landings_.numbers_no_more() && !landings_.may_be_direct()) return kLookupsEndless;
+    // Those for which there is neither memory nor room would ask again and again.
+    if (landings_.has_all_pages()) return LookupPace::kSeldom;
     return weights_ != nullptr || stats_.compactions > 0 ? lookup_pace_.lookups()
                                                          : landings_.lookups();
   }
@@ -526,7 +528,6 @@ class CodeCache : public Translated {
   bool is_current(const Unit& unit) const;
   bool make_again(Unit& old, const Renewal& renewal);
   bool make_again(Unit& old, const cfg::Procedure& procedure, const Renewal& renewal);
-  bool stays(const Unit& unit, bool has_events) const;
   // What is made together where it is not known what will run.
   Followed followed() const {
     return stats_.compactions > 0 ? Followed::kIfLikely : Followed::kUnlessUnlikely;

@@ -48,7 +48,7 @@ namespace {
 constexpr uint64_t kPageBytes = SharedPages::kPageBytes;
 
 // Of a program with more, the numbers may not suffice if rows of them are lent.
-constexpr size_t kLandingsToLend = 5000;
+constexpr size_t kLandingsToLend = 12'000;
 
 uint64_t block_bytes(const cfg::Procedure& procedure) {
   uint64_t result = 0;
@@ -151,25 +151,22 @@ size_t CodeCache::numbered_pages_max(size_t landings) const {
   const TouchedMemory there = region_.touched();
   const uint64_t counters_bytes =
       giving_back_.counted * sizeof(uint64_t) + kPartlyFull * kPageBytes;
-  const uint64_t taken = there.tables_bytes + Landings::bytes_of(landings) + there.code_bytes +
-                         there.code_bytes / kLaterPart + there.threads_bytes + counters_bytes;
+  const uint64_t taken = there.tables_bytes + HashedLandings::table_bytes(landings) +
+                         there.code_bytes + there.code_bytes / kLaterPart + there.threads_bytes +
+                         counters_bytes;
   const uint64_t may_take = kTimes * *giving_back_.executed_bytes;
   return may_take < taken ? 0 : (may_take - taken) / kPageBytes;
-}
-
-// Whether it is known from the beginning that all code may be translated again, but not a unit.
-bool CodeCache::stays(const Unit& unit, bool has_events) const {
-  const bool may_compact_later =
-      optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
-  const bool lasts = !unit.replaceable && !unit.checked && !unit.module->generated;
-  return may_compact_later && lasts && (unit.open_calls || has_events);
 }
 
 // Where a unit is to lie.  One that is known to stay, and would keep a page for itself, lies with
 // its like, as long as there is room for whatever parts they will have.  Code that may be replaced
 // is not among them: it comes and goes.
 Lies CodeCache::place_of(const Unit& unit, const cfg::Procedure& procedure, Area& area) const {
-  if (!stays(unit, !unit.plan.events.empty()) || !area.is_staying_apart) return Lies::kAmongOthers;
+  const bool may_compact_later =
+      optimizations_.has(Optimization::kCompact) && kept_ == nullptr && weights_ == nullptr;
+  const bool lasts = !unit.replaceable && !unit.checked && !unit.module->generated;
+  const bool stays = lasts && (unit.open_calls || !unit.plan.events.empty());
+  if (!may_compact_later || !stays || !area.is_staying_apart) return Lies::kAmongOthers;
   const uint64_t bytes_max = area.staying_bytes_max + 2 * emit_bound_bytes(procedure);
   if (bytes_max > kAreaStayingBytes) return Lies::kAmongOthers;
   area.staying_bytes_max = bytes_max;
@@ -449,14 +446,16 @@ Status CodeCache::give_back() {
 }
 
 // A thread that makes a system call for us may yet be on its way into it.  A page that it maps is
-// mapped as planned when it comes back; numbers that it takes away are those of nobody, then.
+// mapped as planned when it comes back; numbers that it takes away, or whose pointers it does, are
+// given up.
 void CodeCache::stop_giving_back() {
   std::vector<SharedPages::Move>& moves = giving_back_.moves;
   const bool numbers_may_be_gone =
       giving_back_.numbers && giving_back_.pages.empty() && moves.empty();
-  if (numbers_may_be_gone) landings_.number_no_more();
+  if (numbers_may_be_gone) landings_.give_numbers_up();
   moves.erase(moves.begin(), moves.end() - (giving_back_.is_move_begun ? 1 : 0));
   giving_back_.numbers = false;
+  giving_back_.returns = FlatMap<uint64_t>();
 }
 
 }  // namespace tally::engine

@@ -2,7 +2,6 @@
 #include "cache/counter_numbers.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/check.h"
 #include "cache/edge_weights.h"
@@ -29,11 +28,6 @@ constexpr uint32_t kSeldomAmongOthers = kUsable;
 constexpr uint32_t kBusyBits = 14, kBusiestBits = 17;
 constexpr uint32_t kSomeBits = 8;
 
-// Of the heaviest count, down to a step's.
-uint32_t halvings(uint32_t step) {
-  return (UINT8_MAX - step) / kStepsForHalf;
-}
-
 }  // namespace
 
 std::vector<CounterNumbers::Range>& CounterNumbers::free_for(Expected expected) {
@@ -42,8 +36,6 @@ std::vector<CounterNumbers::Range>& CounterNumbers::free_for(Expected expected) 
       return idle_.free;
     case Expected::kSeldom:
       return seldom_.free;
-    case Expected::kStaying:
-      return staying_.free;
     case Expected::kSome:
       return others_.free;
     case Expected::kBusy:
@@ -62,13 +54,12 @@ uint32_t CounterNumbers::next_page(Kind& kind) {
 }
 
 void CounterNumbers::begin_page(Expected expected) {
-  const auto begin_page_of = [this](Kind& kind) {
+  if (expected == Expected::kIdle || expected == Expected::kSeldom) {
+    Kind& kind = expected == Expected::kIdle ? idle_ : seldom_;
     const uint32_t first = next_page(kind) * kPageCounters;
     kind.free.push_back({first, first + kUsable});
-  };
-  if (expected == Expected::kIdle) return begin_page_of(idle_);
-  if (expected == Expected::kSeldom) return begin_page_of(seldom_);
-  if (expected == Expected::kStaying) return begin_page_of(staying_);
+    return;
+  }
   const uint32_t first = next_page(others_) * kPageCounters;
   if (expected == Expected::kSome) {
     others_.free.push_back({first, first + kUsable});
@@ -80,20 +71,11 @@ void CounterNumbers::begin_page(Expected expected) {
 
 void CounterNumbers::begin_again() {
   const uint32_t pages = pages_;
-  const std::vector<Range> left = std::move(staying_.free);
   *this = CounterNumbers();
-  has_begun_again_ = true;
   pages_ = pages;
-  for (const Range& range : left) {
-    const uint32_t first = range.begin / kPageCounters * kPageCounters;
-    const uint32_t calm_end = std::clamp(first + kCalm, range.begin, range.end);
-    if (range.begin < calm_end) others_.free.push_back({range.begin, calm_end});
-    if (calm_end < range.end) busy_.push_back({calm_end, range.end});
-  }
 }
 
 uint32_t CounterNumbers::take(Expected expected) {
-  if (expected == Expected::kStaying && has_begun_again_) expected = Expected::kSome;
   if (expected == Expected::kSeldom && seldom_among_others_ < kSeldomAmongOthers) {
     ++seldom_among_others_;
     expected = Expected::kSome;

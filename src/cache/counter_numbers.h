@@ -17,10 +17,8 @@
 // *Busy* is what has counted often; the rest of its pages goes to others before they take a page of
 // their own.  *Idle* is what has never counted: its pages are there only if it does so now.
 // *Seldom* is what has hardly ever counted: a thread that does none of it has none of its pages.
-// The first of it lies among others, since a page for a few would be no gain.  *Staying* is what
-// goes on counting where it is when all else is counted anew (compact.cpp): it would keep a page
-// everywhere.  By then it lies together, and what is left of its page goes to the others.  What is
-// kept free is where the thread's block has its registers (translate::tcb::kSpillRcx).
+// The first of it lies among others, since a page for a few would be no gain.  What is kept free is
+// where the thread's block has its registers (translate::tcb::kSpillRcx).
 //
 // A thread's block begins in the middle of a page (below), so each of these pages lies on two of
 // memory, and pages that follow each other share one.  So pages are begun in groups of one kind:
@@ -49,7 +47,6 @@ namespace tally::engine {
 enum class Expected : uint8_t {
   kIdle,
   kSeldom,
-  kStaying,
   kSome,  // or nothing is known
   kBusy,
 };
@@ -60,8 +57,7 @@ class CounterNumbers {
   // Pages in a group: each kind's next one has twice as many.
   static constexpr uint32_t kGroupMin = 8, kGroupMax = 64;
 
-  // From now on pages are begun as if there had been none.  What is left of those for what stays is
-  // anybody's, first, and what stays from now on is like others.
+  // From now on pages are begun as if there had been none.
   void begin_again();
   // A number that nobody has had.
   uint32_t take(Expected expected);
@@ -82,10 +78,8 @@ class CounterNumbers {
   std::vector<Range>& free_for(Expected expected);
 
   Kind idle_, seldom_, others_;
-  Kind staying_;             // until all begins again
   std::vector<Range> busy_;  // free numbers in the busy halves of pages of others
-  bool has_begun_again_ = false;
-  uint32_t pages_ = 0;  // of all groups
+  uint32_t pages_ = 0;       // of all groups
   uint32_t seldom_among_others_ = 0;
 };
 

@@ -51,9 +51,13 @@ inline constexpr unsigned kStepsForHalf = 16;  // a step more: 1.044 times as he
 // Tells one outcome of discovery from another, as far as the numbers of edges go.
 uint32_t shape_of(const cfg::Procedure& procedure);
 
-// What a step says of a count: no more than the count, and hardly less than half of it.
+// Of the heaviest count, down to that of a step which is not 0.
+constexpr uint32_t halvings(uint32_t step) {
+  return (UINT8_MAX - step) / kStepsForHalf;
+}
+// What a step says of a count: within a factor of two.
 constexpr uint64_t count_of_step(uint64_t heaviest, uint8_t step) {
-  return step == 0 ? 0 : heaviest >> (UINT8_MAX - step) / kStepsForHalf;
+  return step == 0 ? 0 : heaviest >> halvings(step);
 }
 
 // A step for each count, behind those that are there.  `heaviest`: the largest count.

@@ -67,6 +67,11 @@ class HashedLandings {
   void for_each_on_page(uint32_t page, const Visit& visit) const;
   // How many there are.
   size_t size() const { return led_; }
+  // Memory of the table in use, with so many of them.
+  static constexpr uint64_t table_bytes(size_t landings) {
+    constexpr uint64_t kFull = 7, kOf = 10;
+    return landings * translate::tables::kHashedBytes * kOf / kFull;
+  }
 
   // One that is there is found by the low bits of its address as well.  False if it has no room, in
   // a table that may grow by so many pages.

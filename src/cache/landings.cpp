@@ -58,8 +58,7 @@ bool Landings::stays_hashed(uint64_t original, ReturnsTo expected) const {
 }
 
 bool Landings::is_for_number(ReturnsTo expected) const {
-  const bool may_be_direct = hashed_.direct().is_in_use();
-  return expected == ReturnsTo::kMost || (expected == ReturnsTo::kMany && !may_be_direct);
+  return expected == ReturnsTo::kMost || (expected == ReturnsTo::kMany && !may_be_direct());
 }
 
 size_t Landings::pages_left() const {
@@ -176,9 +175,12 @@ void Landings::number_no_more() {
 }
 
 void Landings::write(const LandingNumbers::Write& write) {
-  if (numbers_no_more_ || numbers_.write(write)) return;
-  // Some are there, and lead where they should.
-  refused_ = numbers_no_more_ = true;
+  if (!numbers_no_more_ && !numbers_.write(write)) give_numbers_up();
+}
+
+// Those that are there lead where they should, or to where all others are looked up.
+void Landings::give_numbers_up() {
+  given_up_ = numbers_no_more_ = true;
   numbers_.for_each(
       [&](uint64_t original, CacheAddr code) { hashed_.add(original, code, Moves::kAlone); });
 }

@@ -26,7 +26,7 @@
 //
 // Numbers are in memory of the target's own, and are written some time after they are given, all
 // that have come together at once (`write`).  Until then the returns ask.  If they cannot be
-// written, all landings are looked up.
+// written, they are given up, and all landings are looked up, or found directly.
 //
 // Code may come that is alike to other code in the low 32 bits, at which numbers stand: then all
 // landings are looked up, too (compare_whole.cpp).
@@ -98,10 +98,13 @@ class Landings {
                    const std::function<size_t(size_t landings)>& pages_max,
                    LandingNumbers::Rows rows);
   // Whether no page is numbered any more that could be left alone.
-  bool has_all_pages() const { return pages_left() == 0; }
+  bool has_all_pages() const { return numbers_no_more_ || pages_left() == 0; }
   // All are looked up from now on, by their whole addresses.
   void number_no_more();
   bool numbers_no_more() const { return numbers_no_more_; }
+  // All are looked up from now on, but for those that are found directly: their numbers may stand
+  // and lead nowhere, or not stand any more.
+  void give_numbers_up();
   bool has(uint64_t original) const { return numbers_.has(original) || hashed_.has(original); }
 
   // Writes the numbers that have been given since the last time.
@@ -109,21 +112,17 @@ class Landings {
 
   // All that there are.
   size_t size() const;
-  // Memory that so many of them take without numbers.
-  static constexpr uint64_t bytes_of(size_t landings) {
-    constexpr uint64_t kEntryBytes = 16, kFull = 7, kOf = 10;
-    return landings * kEntryBytes * kOf / kFull;
-  }
   // How many more are to be looked up before one asks.
   uint32_t lookups() const;
 
-  // Those without a number; the target's memory that is there for numbers; and whether these could
-  // not be written.
+  // Those without a number; the target's memory that is there for numbers; and whether these have
+  // been given up.
   size_t hashed() const { return hashed_.size(); }
   size_t direct() const { return hashed_.direct().size(); }
+  bool may_be_direct() const { return hashed_.direct().is_in_use(); }
   size_t numbered_pages() const { return numbered_pages_; }
   uint64_t touched_bytes() const { return numbers_.touched_bytes(); }
-  bool is_refused() const { return refused_; }
+  bool has_given_numbers_up() const { return given_up_; }
 
  private:
   bool is_numbered(uint64_t original) const;
@@ -139,7 +138,7 @@ class Landings {
   translate::Returns form_ = translate::Returns::kJump;
   translate::Compare compare_ = translate::Compare::kAll64;
   Numbered numbered_ = Numbered::kWhereMany;
-  bool refused_ = false;
+  bool given_up_ = false;
   bool numbers_no_more_ = false;
   FlatMap<bool> pages_;  // that are numbered, by the low 32 bits
   size_t numbered_pages_ = 0;

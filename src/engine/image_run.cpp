@@ -628,7 +628,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("pages_numbered", std::to_string(cache_.landings().numbered_pages()));
   run.more.emplace_back("asks_with_code", std::to_string(cache_.stats().asks_with_code));
   if (cache_.came_to_compare_whole()) run.more.emplace_back("addresses_alike", "1");
-  if (cache_.landings().is_refused()) run.more.emplace_back("landings_not_written", "1");
+  if (cache_.landings().has_given_numbers_up()) run.more.emplace_back("landings_not_written", "1");
   phases_.name_all([&](const char* fact, uint64_t microseconds) {
     run.more.emplace_back(fact, std::to_string(microseconds));
   });

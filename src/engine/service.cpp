@@ -196,7 +196,7 @@ bool Service::has_asks(uint32_t slot) {
 bool Service::has_given_back(uint32_t slot) {
   const Status status = cache_.give_back();
   if (!status && !send_to_call(slot)) fail(status.error());
-  if (status && renewals_.giver()) {
+  if (status && renewals_.giver() == slot) {
     renewals_.has_given_back();
     ask_for_rest_();  // which is over now
   }

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 
 #include "ledger/kept_run.h"
 #include "ledger/undescribed_frames.h"
@@ -267,6 +269,7 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
     return close_thread_at(back->position, back->registers, slot, kind, detail);
   }
   Position position = locate(regs, slot);
+  explain_end(regs, slot, position);
   if (const Entering* entering = at_handler(position, regs, slot)) {
     if (!entering->is_booked) {
       return close_thread_at(entering->position, entering->registers, slot, kind, detail);
@@ -280,6 +283,39 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
     return;
   }
   close_thread_at(position, waiting_registers(regs, slot), slot, kind, detail);
+}
+
+// TALLY_DEBUG: where a thread ends, and for what place in the program that is taken.
+void Ledger::explain_end(const user_regs_struct& regs, uint32_t slot,
+                         const Position& position) const {
+  if (std::getenv("TALLY_DEBUG") == nullptr) return;
+  const auto place = [&] {
+    switch (position.kind) {
+      case Position::Kind::kUnknown:
+        return std::string("nothing that is known");
+      case Position::Kind::kOutside:
+        return std::string("no code of the program");
+      case Position::Kind::kInBlock:
+        return fmt::format("{}, {} instructions into its block", modules_.name_of(position.pc),
+                           position.done);
+      case Position::Kind::kBetween:
+        break;
+    }
+    if (position.pc_is_on_stack) return std::string("a call that has not arrived");
+    return fmt::format("{}, about to {}", modules_.name_of(position.pc),
+                       position.pc_is_return_address ? "come back there" : "go on there");
+  };
+  const CacheAddr at(regs.rip);
+  const Area* area = region_.area_at(at);
+  const std::string cache = area == nullptr
+                                ? "no code cache"
+                                : fmt::format("{:#x} bytes into code cache {}", at - area->base,
+                                              area - &region_.areas().front());
+  const std::string text = fmt::format(
+      "tally: debug: process {} slot {} ends at {:#x} ({}), having asked {} last: taken for {}\n",
+      process_.pid(), slot, regs.rip, cache,
+      static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kRequest)), place());
+  std::fputs(text.c_str(), stderr);
 }
 
 // A thread that waits for an answer, or has got it a moment ago, has put the program's registers

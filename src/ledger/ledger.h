@@ -299,6 +299,7 @@ class Ledger : public LedgerBooks {
   void switch_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace,
                     const Landing& landing);
   static bool is_within_own_frame(const elf::BackTrace& trace, const elf::BackTrace& there);
+  void explain_end(const user_regs_struct& regs, uint32_t slot, const Position& position) const;
   void explain_switch(uint32_t slot, const char* what, const elf::BackTrace& trace,
                       const elf::BackTrace& there, const Landing& landing) const;
   void leave_stack(uint32_t slot, uint32_t unit, const elf::BackTrace& trace);

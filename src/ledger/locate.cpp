@@ -253,19 +253,24 @@ Position Ledger::place_of(const user_regs_struct& regs, uint32_t slot) {
   return {};
 }
 
-// A return that has no landing, or came to the wrong one.
+// A return that has no landing, or came to the wrong one.  Its entries are not single instructions:
+// those of further areas align what they jump through.
 Position Ledger::locate_in_lookup(const Area& area, const user_regs_struct& regs, uint32_t slot) {
   const CacheAddr address(regs.rip);
   const GatewayCode& gateway = area.gateway;
+  const CacheAddr popped = gateway.plainly.popped;
   const CacheAddr pop = gateway.plainly.on_stack;
-  const bool on_stack = address == gateway.entries.ret_pop || address == pop ||
-                        address == gateway.found_return || address == gateway.on_stack_asks ||
+  const bool is_first = &area == &region_.areas().front();
+  const CacheAddr entries_end = is_first ? popped : gateway.end;
+  const bool on_stack = (address >= gateway.entries.ret_pop && address < entries_end) ||
+                        address == pop || address == gateway.found_return ||
+                        address == gateway.on_stack_asks ||
                         (address >= gateway.on_stack_begin && address < gateway.direct_end);
   if (on_stack) return in_front_of_return(regs);
-  const CacheAddr popped = gateway.plainly.popped;
-  const bool not_stored = address == gateway.entries.ret_popped || address == popped ||
-                          address == popped + kLoadPoppedBytes ||
-                          (address >= gateway.popped_begin && address < gateway.on_stack_asks);
+  const bool not_stored =
+      (address >= gateway.entries.ret_popped && address < gateway.entries.ret_pop) ||
+      address == popped || address == popped + kLoadPoppedBytes ||
+      (address >= gateway.popped_begin && address < gateway.on_stack_asks);
   if (not_stored) return behind_popped_return(regs);
   const bool in_rcx =
       address == pop + 1 || (address > gateway.on_stack_asks && address < gateway.on_stack_begin);

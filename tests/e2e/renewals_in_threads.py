@@ -6,6 +6,8 @@ interpreter that never returns, in callbacks from the C library and in handlers;
 other, for input that never comes and for time to pass, and write more than a pipe holds, none of
 which is ever cut short; others come and go, and so do processes.  The program runs to its end, ends
 while all are busy, and is killed from outside."""
+import collections
+
 from busy_work import BusyRun, source
 from own_counts import KILL_CHILDREN
 from refusal import compile_c, complain, finish
@@ -180,11 +182,16 @@ int main(int argc, char** argv) {
 """
 
 
+shared = collections.Counter()  # pages of code, by program
+
+
 def check(program, mode, *options):
     """Returns how many procedures were translated again."""
     run = BusyRun(program, mode, MORE_KINDS, *options)
     print({kind: run.own_of[kind] for kind in MORE_KINDS})
-    print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes")
+    print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes, "
+          f"{run.fact('code_pages_shared')} pages shared")
+    shared[program] += run.fact("code_pages_shared")
     if mode == "exit" and "--stress-renewal" in options and not run.fact("code_given_back_bytes"):
         complain(f"{run.what}: no memory was given back")
     return run.renewed
@@ -204,4 +211,7 @@ for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
     check(program, "exit", "--stress-renewal", "--no-opt=paired,low32,hashes")
     if check(program, "kill", "--no-opt=renewal") != 0:
         complain(f"{level} {flags}: translated again though that is switched off")
+    # In some of the runs a signal to the thread that does so comes in between.
+    if shared[program] == 0:
+        complain(f"{level} {flags}: in no run were pages of code shared")
 finish()

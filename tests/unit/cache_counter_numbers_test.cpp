@@ -35,14 +35,14 @@ void take_first_seldom(CounterNumbers& numbers) {
 }
 
 TEST(CounterNumbers, EachIsItsOwnAndLiesWhereItShould) {
-  constexpr Expected kAll[] = {Expected::kIdle, Expected::kSeldom, Expected::kStaying,
-                               Expected::kSome, Expected::kBusy};
+  constexpr Expected kAll[] = {Expected::kIdle, Expected::kSeldom, Expected::kSome,
+                               Expected::kBusy};
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     CounterNumbers numbers;
     take_first_seldom(numbers);
     std::set<uint32_t> seen;
-    std::set<uint32_t> idle_pages, seldom_pages, staying_pages, other_pages;
+    std::set<uint32_t> idle_pages, seldom_pages, other_pages;
     constexpr uint32_t kCount = 20'000;
     for (uint32_t i = 0; i < kCount; ++i) {
       const Expected expected = kAll[random() % std::size(kAll)];
@@ -51,19 +51,14 @@ TEST(CounterNumbers, EachIsItsOwnAndLiesWhereItShould) {
       const uint32_t place = place_in_page(number);
       EXPECT_LT(place, tcb::kHotSlots);
       EXPECT_TRUE(expected != Expected::kBusy || place >= tcb::kCalmEnd) << place;
-      auto& pages = expected == Expected::kIdle      ? idle_pages
-                    : expected == Expected::kSeldom  ? seldom_pages
-                    : expected == Expected::kStaying ? staying_pages
-                                                     : other_pages;
+      auto& pages = expected == Expected::kIdle     ? idle_pages
+                    : expected == Expected::kSeldom ? seldom_pages
+                                                    : other_pages;
       pages.insert(page_of(number));
     }
     for (const uint32_t page : idle_pages) EXPECT_FALSE(other_pages.contains(page)) << page;
     for (const uint32_t page : seldom_pages) {
       EXPECT_FALSE(idle_pages.contains(page) || other_pages.contains(page)) << page;
-    }
-    for (const uint32_t page : staying_pages) {
-      EXPECT_FALSE(idle_pages.contains(page) || other_pages.contains(page)) << page;
-      EXPECT_FALSE(seldom_pages.contains(page)) << page;
     }
   }
 }
@@ -108,31 +103,6 @@ TEST(CounterNumbers, BeginAgainOnPagesOfTheirOwn) {
     pages_before.merge(pages);
     numbers.begin_again();
   }
-}
-
-// What is counted anew lies with what goes on counting, as long as there is room.
-TEST(CounterNumbers, PagesOfWhatStaysAreFilledAfterwards) {
-  CounterNumbers numbers;
-  std::set<uint32_t> staying, others;
-  constexpr uint32_t kUsable = tcb::kHotSlots / 8, kBusyOfPage = kUsable - tcb::kCalmEnd / 8;
-  for (uint32_t i = 0; i < 100; ++i) {
-    staying.insert(page_of(numbers.take(Expected::kStaying)));
-    others.insert(page_of(numbers.take(Expected::kSome)));
-  }
-  EXPECT_EQ(staying.size(), 1u);
-  EXPECT_FALSE(others.contains(*staying.begin()));
-  numbers.begin_again();
-  for (uint32_t i = 0; i < kBusyOfPage; ++i) {
-    const uint32_t number = numbers.take(Expected::kBusy);
-    EXPECT_TRUE(staying.contains(page_of(number)));
-    EXPECT_GE(place_in_page(number), tcb::kCalmEnd);
-  }
-  for (uint32_t i = 0; i < kUsable - 100 - kBusyOfPage; ++i) {
-    const Expected kind = i % 2 == 0 ? Expected::kStaying : Expected::kSome;
-    EXPECT_TRUE(staying.contains(page_of(numbers.take(kind)))) << i;
-  }
-  EXPECT_FALSE(staying.contains(page_of(numbers.take(Expected::kStaying))));
-  EXPECT_FALSE(staying.contains(page_of(numbers.take(Expected::kBusy))));
 }
 
 // What is not busy fills the pages of what is before it begins others.

@@ -565,7 +565,7 @@ TEST_F(LandingsTest, WhereNumbersCannotBeWrittenAllAreLookedUp) {
   landings_.add(0x402010, CacheAddr(0x20), ReturnsTo::kMost);
   landings_.hold();
   write(false);
-  EXPECT_TRUE(landings_.is_refused());
+  EXPECT_TRUE(landings_.has_given_numbers_up());
   landings_.release();
   EXPECT_EQ(way(0x401010), 0x10u);
   EXPECT_EQ(way(0x402010), 0x20u);
@@ -575,6 +575,41 @@ TEST_F(LandingsTest, WhereNumbersCannotBeWrittenAllAreLookedUp) {
   landings_.remove(0x401010);
   EXPECT_EQ(way(0x402010), kAsks);
   EXPECT_EQ(way(0x401010), kAsks);
+}
+
+// Whoever gave their memory back was called away in the middle of it: the numbers are gone, or what
+// they lead to is mapped elsewhere, and in both cases returns look their landings up.
+TEST_F(LandingsTest, WhereNumbersAreHalfGoneAllAreLookedUp) {
+  landings_.add(0x401010, CacheAddr(0x10), ReturnsTo::kMost);
+  landings_.add(0x402010, CacheAddr(0x20), ReturnsTo::kSome);
+  write();
+  EXPECT_EQ(by_number(0x401010), 0x10u);
+  EXPECT_EQ(by_hash(0x401010), kAsks);
+  landings_.give_numbers_up();
+  EXPECT_TRUE(landings_.has_given_numbers_up());
+  EXPECT_TRUE(landings_.has_all_pages());
+  EXPECT_EQ(by_hash(0x401010), 0x10u);
+  EXPECT_EQ(by_hash(0x402010), 0x20u);
+  landings_.is_returned_to_often(0x402010, Landings::Page::kToBeNumbered);
+  landings_.add(0x401020, CacheAddr(0x30), ReturnsTo::kMost);
+  write();
+  EXPECT_EQ(by_hash(0x402010), 0x20u);
+  EXPECT_EQ(by_hash(0x401020), 0x30u);
+  EXPECT_EQ(by_number(0x402010), kNone);
+  EXPECT_EQ(by_number(0x401020), kNone);
+}
+
+TEST_F(DirectLandingsTest, NumbersGivenUpLeaveWhatIsFoundDirectly) {
+  landings_.add(0x401020, CacheAddr(0x20), ReturnsTo::kOften);
+  landings_.add(0x403010, CacheAddr(0x40), ReturnsTo::kMost);
+  write();
+  landings_.give_numbers_up();
+  EXPECT_EQ(directly(0x401020), 0x20u);
+  EXPECT_EQ(by_hash(0x403010), 0x40u);
+  landings_.is_returned_to_often(0x403010, Landings::Page::kToBeNumbered);
+  EXPECT_EQ(directly(0x403010), 0x40u);
+  landings_.add(0x404010, CacheAddr(0x50), ReturnsTo::kMany);
+  EXPECT_EQ(directly(0x404010), 0x50u);
 }
 
 TEST_F(LandingsTest, LeadWhereTheyWereToldWhateverHappens) {
@@ -610,7 +645,7 @@ TEST_F(LandingsTest, LeadWhereTheyWereToldWhateverHappens) {
       write(!may_fail || round < 30000);
     }
     if (held) landings_.release();
-    EXPECT_EQ(landings_.is_refused(), may_fail);
+    EXPECT_EQ(landings_.has_given_numbers_up(), may_fail);
     for (const uint64_t at : seen) {
       const auto known = led.find(at);
       ASSERT_EQ(landings_.has(at), known != led.end()) << at;
