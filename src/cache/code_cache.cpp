@@ -53,7 +53,7 @@ void CodeCache::initialize_tables() {
         SYS_execve,      SYS_execveat,      SYS_exit,      SYS_exit_group, SYS_rseq,
         SYS_arch_prctl,  SYS_pkey_mprotect, SYS_shmat,     SYS_prctl,      SYS_seccomp,
         SYS_personality, SYS_prlimit64,     SYS_setrlimit, SYS_getrlimit,  SYS_ptrace,
-        SYS_clone,       SYS_clone3}) {
+        SYS_clone,       SYS_clone3,        SYS_mlockall}) {
     tables[tables::kSyscallClass + static_cast<size_t>(number)] = 1;
   }
   known_targets_.begin(tables, code_bytes_);

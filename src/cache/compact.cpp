@@ -422,16 +422,18 @@ Status CodeCache::give_back() {
   }
   TRY(share_pages());
   if (!giving_back_.numbers) return Ok{};
-  if (giving_back_.lends) {
-    const CacheAddr none = region_.areas().front().gateway.entries.no_landing;
-    TRY(region_.lend_landings(none, remote_call_));
-  }
   TRY_ASSIGN(const int64_t result,
              remote_call_(SYS_madvise, {region_.tables_base() + uint64_t{tables::kLandingNumbers},
                                         tables::kLandingNumbersEnd - tables::kLandingNumbers,
                                         MADV_DONTNEED, 0, 0, 0}));
+  // Memory that the program has locked stays, and all that leads through it.
+  const bool are_gone = result == 0;
+  if (are_gone && giving_back_.lends) {
+    const CacheAddr none = region_.areas().front().gateway.entries.no_landing;
+    TRY(region_.lend_landings(none, remote_call_));
+  }
   giving_back_.numbers = false;
-  if (result != 0 || landings_.numbers_no_more()) return Ok{};
+  if (!are_gone || landings_.numbers_no_more()) return Ok{};
   const auto returned = [this](uint64_t original) -> Landings::Returned {
     const auto found = blocks_.find(original);
     if (!found || *found == kGone) return {};

@@ -11,6 +11,7 @@
 // Until the very end no register of a thread has changed, and what was mapped can be taken back.
 #include <fmt/format.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cstdio>
@@ -58,6 +59,22 @@ RangeSet changed_code(pid_t pid) {
     }
   }
   return changed;
+}
+
+// Whether memory at that address is locked, and exists from the beginning.
+bool is_locked(pid_t pid, TargetAddr address) {
+  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
+  bool is_there = false;
+  for (std::string line; std::getline(smaps, line);) {
+    unsigned long long begin = 0;
+    unsigned long long end = 0;
+    if (sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
+      is_there = TargetRange{TargetAddr(begin), TargetAddr(end)}.contains(address);
+    } else if (is_there && line.starts_with("VmFlags:")) {
+      return line.find(" lo") != std::string::npos && line.find(" lf") == std::string::npos;
+    }
+  }
+  return false;
 }
 
 // A thread inside a restartable sequence has been preempted: the sequence is to be abandoned.
@@ -146,6 +163,24 @@ Status ImageRun::register_rseq(pid_t tid, const tracee::RseqConfig& config, bool
   return make_error("rseq of thread {}: {}", tid, strerror(static_cast<int>(-result)));
 }
 
+// What Tally reserves is vast, and must not come to exist.  Whether what is mapped from now on
+// does, only a mapping tells.
+Status ImageRun::refuse_locked_memory() {
+  constexpr uint64_t kPageBytes = 4096;
+  const RemoteCall call = remote_call();
+  TRY_ASSIGN(const int64_t page, call(SYS_mmap, {0, kPageBytes, PROT_READ | PROT_WRITE,
+                                                 MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0}));
+  if (page < 0) return make_error("no page could be mapped: {}", strerror(static_cast<int>(-page)));
+  const auto at = static_cast<uint64_t>(page);
+  const bool locked = is_locked(pid(), TargetAddr(at));
+  TRY(call(SYS_munmap, {at, kPageBytes}));
+  if (!locked) return Ok{};
+  return make_error(
+      "the process locks all memory that it will have (mlockall with MCL_FUTURE), and so what "
+      "Tally "
+      "reserves would take all there is; begin it under Tally instead");
+}
+
 Status ImageRun::attach(const std::vector<tracee::SeizedThread>& seized) {
   describe_process(*process_, facts_);
   cpu_before_seconds_ = process_->cpu_seconds();
@@ -168,9 +203,14 @@ Status ImageRun::attach(const std::vector<tracee::SeizedThread>& seized) {
   for (const tracee::SeizedThread& t : seized) tracee::set_exit_kill(t.tid, true);
   const auto original = registers;
   Status status = Ok{};
+  bool is_mapped = false;
   {
     const SignalPause pause(*process_, pid());
-    status = map_everything(TargetAddr(registers[pid()].rsp & ~uint64_t{0xfff}), Recalls::kNo);
+    status = refuse_locked_memory();
+    is_mapped = !!status;
+    if (is_mapped) {
+      status = map_everything(TargetAddr(registers[pid()].rsp & ~uint64_t{0xfff}), Recalls::kNo);
+    }
     for (auto it = registers.begin(); status && it != registers.end(); ++it) {
       status = begin_attached(it->first, it->second);
     }
@@ -179,7 +219,7 @@ Status ImageRun::attach(const std::vector<tracee::SeizedThread>& seized) {
   if (!status) {
     failure = status.error();
     registers = original;
-    if (Status undone = remove_region(pid()); !undone) {
+    if (Status undone = is_mapped ? remove_region(pid()) : Ok{}; !undone) {
       failure = make_error("{}; and the process may have been harmed: {}", failure->message,
                            undone.error().message);
     }

@@ -186,6 +186,7 @@ class ImageRun {
   Result<BlockRef> interrupted_call(TargetAddr pc);
   Status go_native(const RemoteCall& call);
   Status remove_region(pid_t tid);
+  Status refuse_locked_memory();
   Status register_rseq(pid_t tid, const tracee::RseqConfig& config, bool on);
   struct Leaver;  // a thread that is let go
   Result<std::optional<tracee::Event>> bring_all_out(std::vector<Leaver>& leavers);

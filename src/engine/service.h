@@ -162,6 +162,7 @@ class Service {
   Status memory_changed(const PendingCall& call, uint64_t result);
   void check_index(CacheAddr resume, uint64_t context);
   void unseal_memory(const PendingCall& call, std::optional<uint64_t> result);
+  static uint64_t locks_for_kernel(uint64_t flags);
   static uint64_t protection_for_kernel(uint64_t protection);
   void explain_memory(const PendingCall& call, uint64_t result, bool failed) const;
   Result<uint64_t> keep_apart(const PendingCall& call, uint64_t result);

@@ -7,6 +7,8 @@
 //                                 is killed on its way out is not seen any more
 //   execve, exit_group            end all other threads: see `ends_others`
 //   setrlimit, prlimit            limits of address space leave out what is ours
+//   mlockall                      locks memory as it is touched: ours is vast, and hardly any of it
+//                                 ever exists
 //   rseq                          answered ENOSYS: its abort test compares addresses in the cache
 //   seccomp                       filters must let the mailbox's own calls pass
 //   ptrace                        a process has one tracer, and that is Tally: named where the
@@ -268,6 +270,13 @@ uint64_t Service::answer_rseq(uint32_t slot, const std::array<uint64_t, 6>& argu
   return 0;
 }
 
+// What the kernel would refuse, it is given to refuse.
+uint64_t Service::locks_for_kernel(uint64_t flags) {
+  constexpr uint64_t kAsked = MCL_CURRENT | MCL_FUTURE;
+  const bool is_valid = (flags & kAsked) != 0 && (flags & ~(kAsked | MCL_ONFAULT)) == 0;
+  return is_valid ? flags | MCL_ONFAULT : flags;
+}
+
 // The kernel is never told that memory is executable; it keeps code readable where it is.
 uint64_t Service::protection_for_kernel(uint64_t protection) {
   if ((protection & PROT_EXEC) == 0) return protection;
@@ -318,6 +327,7 @@ Status Service::before_syscall(uint32_t slot) {
   const bool takes_protection =
       call.number == SYS_mmap || call.number == SYS_mprotect || call.number == SYS_pkey_mprotect;
   if (takes_protection) set_reg(slot, kRdx, protection_for_kernel(call.arguments[2]));
+  if (call.number == SYS_mlockall) set_reg(slot, kRdi, locks_for_kernel(call.arguments[0]));
   raise_limit(slot, call);
   if (installs_filter(call.number, call.arguments)) TRY(change_filter(slot, call.arguments[2]));
   if (ends_thread(call.number)) {
@@ -391,6 +401,7 @@ bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
   if (it == pending_.end()) return false;
   regs.rdx = it->second.arguments[2];
   regs.rsi = it->second.arguments[1];
+  regs.rdi = it->second.arguments[0];
   pending_.erase(it);
   if (auto backup = exec_backups_.find(slot); backup != exec_backups_.end()) {
     ledger_.take_back(slot, std::move(backup->second));
@@ -433,6 +444,7 @@ Status Service::after_syscall(uint32_t slot) {
   // These were changed on the way in; the kernel would have left them alone.
   set_reg(slot, kRdx, call.arguments[2]);
   set_reg(slot, kRsi, call.arguments[1]);
+  set_reg(slot, kRdi, call.arguments[0]);
   if (auto it = exec_backups_.find(slot); it != exec_backups_.end()) {
     ledger_.take_back(slot, std::move(it->second));  // the exec failed, the stack is still there
     exec_backups_.erase(it);
