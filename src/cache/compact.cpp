@@ -38,6 +38,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tally::engine {
 
@@ -47,7 +48,8 @@ namespace {
 
 constexpr uint64_t kPageBytes = SharedPages::kPageBytes;
 
-// Of a program with more, the numbers may not suffice if rows of them are lent.
+// Of a program with more, the numbers may not suffice if rows of them are lent.  (Fewer landings
+// get one than there are; where none is left, a landing stays in the hash table.)
 constexpr size_t kLandingsToLend = 12'000;
 
 uint64_t block_bytes(const cfg::Procedure& procedure) {
@@ -433,17 +435,17 @@ Status CodeCache::give_back() {
     TRY(region_.lend_landings(none, remote_call_));
   }
   giving_back_.numbers = false;
+  const FlatMap<uint64_t> returns = std::exchange(giving_back_.returns, {});
   if (!are_gone || landings_.numbers_no_more()) return Ok{};
-  const auto returned = [this](uint64_t original) -> Landings::Returned {
+  const auto returned = [&](uint64_t original) -> Landings::Returned {
     const auto found = blocks_.find(original);
     if (!found || *found == kGone) return {};
-    const uint64_t* times = giving_back_.returns.find(original);
+    const uint64_t* times = returns.find(original);
     return {returns_expected_at(unpack(*found)), times == nullptr ? 0 : *times};
   };
   landings_.begin_again(
       returned, [this](size_t landings) { return numbered_pages_max(landings); },
       region_.landing_rows());
-  giving_back_.returns = FlatMap<uint64_t>();
   return Ok{};
 }
 

@@ -9,10 +9,12 @@
 // their return addresses and enters those that turn out to matter (ledger_inherited.cpp).
 //
 // Until the very end no register of a thread has changed, and what was mapped can be taken back.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -61,20 +63,19 @@ RangeSet changed_code(pid_t pid) {
   return changed;
 }
 
-// Whether memory at that address is locked, and exists from the beginning.
-bool is_locked(pid_t pid, TargetAddr address) {
-  std::ifstream smaps(fmt::format("/proc/{}/smaps", pid));
-  bool is_there = false;
-  for (std::string line; std::getline(smaps, line);) {
-    unsigned long long begin = 0;
-    unsigned long long end = 0;
-    if (sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
-      is_there = TargetRange{TargetAddr(begin), TargetAddr(end)}.contains(address);
-    } else if (is_there && line.starts_with("VmFlags:")) {
-      return line.find(" lo") != std::string::npos && line.find(" lf") == std::string::npos;
-    }
-  }
-  return false;
+// Whether the page at that address exists.
+Result<bool> exists(pid_t pid, TargetAddr address) {
+  constexpr uint64_t kPageBytes = 4096;
+  constexpr uint64_t kPresent = uint64_t{1} << 63;
+  uint64_t entry = 0;
+  const std::string path = fmt::format("/proc/{}/pagemap", pid);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return make_error("cannot read {}: {}", path, strerror(errno));
+  const auto at = static_cast<off_t>(address.value() / kPageBytes * sizeof entry);
+  const ssize_t got = pread(fd, &entry, sizeof entry, at);
+  close(fd);
+  if (got != sizeof entry) return make_error("cannot read {}", path);
+  return (entry & kPresent) != 0;
 }
 
 // A thread inside a restartable sequence has been preempted: the sequence is to be abandoned.
@@ -172,12 +173,12 @@ Status ImageRun::refuse_locked_memory() {
                                                  MAP_PRIVATE | MAP_ANONYMOUS, UINT64_MAX, 0}));
   if (page < 0) return make_error("no page could be mapped: {}", strerror(static_cast<int>(-page)));
   const auto at = static_cast<uint64_t>(page);
-  const bool locked = is_locked(pid(), TargetAddr(at));
+  const Result<bool> is_there = exists(pid(), TargetAddr(at));
   TRY(call(SYS_munmap, {at, kPageBytes}));
-  if (!locked) return Ok{};
+  if (!is_there) return is_there.error();
+  if (!*is_there) return Ok{};
   return make_error(
-      "the process locks all memory that it will have (mlockall with MCL_FUTURE), and so what "
-      "Tally "
+      "the process locks all memory that it will have (mlockall with MCL_FUTURE), so what Tally "
       "reserves would take all there is; begin it under Tally instead");
 }
 

@@ -91,11 +91,10 @@ void ImageRun::explain_signal(const Event& event) {
   std::string text = fmt::format(
       "tally: debug: signal {} code {} address {:#x} rip {:#x} rsp {:#x} rcx {:#x} rax {:#x} "
       "target "
-      "{:#x} position kind {} done {} pc {:#x}\n",
+      "{:#x} pc {:#x}\n",
       event.signal, event.info.si_code, reinterpret_cast<uint64_t>(event.info.si_addr), regs.rip,
-      regs.rsp, regs.rcx, regs.rax, ledger_.requested_target(slot), static_cast<int>(p.kind),
-      p.done, p.pc.value());
-  text += fmt::format("tally: debug: in {}\n", modules_.name_of(p.pc));
+      regs.rsp, regs.rcx, regs.rax, ledger_.requested_target(slot), p.pc.value());
+  text += fmt::format("tally: debug: in {}\n", ledger_.name_of(p));
   uint8_t bytes[160];
   if (process_->read_memory(TargetAddr(regs.rip - 32), bytes, sizeof bytes)) {
     text += "tally: debug: bytes around rip:";

@@ -148,6 +148,12 @@ class Service {
   struct PendingCall {
     uint64_t number = 0;
     std::array<uint64_t, 6> arguments{};
+    // What may have been changed on the way in; the kernel would have left it alone.
+    void give_back(user_regs_struct& regs) const {
+      regs.rdi = arguments[0];
+      regs.rsi = arguments[1];
+      regs.rdx = arguments[2];
+    }
   };
 
   void serve(uint32_t slot);

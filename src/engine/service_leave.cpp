@@ -42,10 +42,7 @@ Result<user_regs_struct> Service::registers_at_request(uint32_t slot, const user
     case Request::kSyscallDone: {
       r.rip = end_of(cache_.syscall_block(argument));
       r.rcx = r.rip;
-      if (auto it = pending_.find(slot); it != pending_.end()) {
-        r.rdx = it->second.arguments[2];
-        r.rdi = it->second.arguments[0];
-      }
+      if (auto it = pending_.find(slot); it != pending_.end()) it->second.give_back(r);
       return r;
     }
     case Request::kEvent:

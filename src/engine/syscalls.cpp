@@ -399,9 +399,7 @@ Status Service::before_sigreturn(uint32_t slot) {
 bool Service::cancel_syscall(uint32_t slot, user_regs_struct& regs) {
   auto it = pending_.find(slot);
   if (it == pending_.end()) return false;
-  regs.rdx = it->second.arguments[2];
-  regs.rsi = it->second.arguments[1];
-  regs.rdi = it->second.arguments[0];
+  it->second.give_back(regs);
   pending_.erase(it);
   if (auto backup = exec_backups_.find(slot); backup != exec_backups_.end()) {
     ledger_.take_back(slot, std::move(backup->second));
@@ -441,7 +439,7 @@ Status Service::after_syscall(uint32_t slot) {
   }
   const bool failed = is_error(result);
   pending_.erase(slot);
-  // These were changed on the way in; the kernel would have left them alone.
+  // As `PendingCall::give_back` does it.
   set_reg(slot, kRdx, call.arguments[2]);
   set_reg(slot, kRsi, call.arguments[1]);
   set_reg(slot, kRdi, call.arguments[0]);

@@ -266,6 +266,7 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
                           const std::string& detail) {
   booker_ = slot;
   if (const Interruption* back = on_way_back(regs, slot)) {
+    explain_end(regs, slot, back->position);
     return close_thread_at(back->position, back->registers, slot, kind, detail);
   }
   Position position = locate(regs, slot);
@@ -289,22 +290,6 @@ void Ledger::close_thread(const user_regs_struct& regs, uint32_t slot, AbnormalK
 void Ledger::explain_end(const user_regs_struct& regs, uint32_t slot,
                          const Position& position) const {
   if (std::getenv("TALLY_DEBUG") == nullptr) return;
-  const auto place = [&] {
-    switch (position.kind) {
-      case Position::Kind::kUnknown:
-        return std::string("nothing that is known");
-      case Position::Kind::kOutside:
-        return std::string("no code of the program");
-      case Position::Kind::kInBlock:
-        return fmt::format("{}, {} instructions into its block", modules_.name_of(position.pc),
-                           position.done);
-      case Position::Kind::kBetween:
-        break;
-    }
-    if (position.pc_is_on_stack) return std::string("a call that has not arrived");
-    return fmt::format("{}, about to {}", modules_.name_of(position.pc),
-                       position.pc_is_return_address ? "come back there" : "go on there");
-  };
   const CacheAddr at(regs.rip);
   const Area* area = region_.area_at(at);
   const std::string cache = area == nullptr
@@ -314,7 +299,7 @@ void Ledger::explain_end(const user_regs_struct& regs, uint32_t slot,
   const std::string text = fmt::format(
       "tally: debug: process {} slot {} ends at {:#x} ({}), having asked {} last: taken for {}\n",
       process_.pid(), slot, regs.rip, cache,
-      static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kRequest)), place());
+      static_cast<uint32_t>(tcb_u64(slot, translate::tcb::kRequest)), name_of(position));
   std::fputs(text.c_str(), stderr);
 }
 

@@ -47,6 +47,8 @@ class Ledger : public LedgerBooks {
   Position locate(const user_regs_struct& regs, uint32_t slot);
   // The original address the thread's last indirect branch or return went to.
   uint64_t requested_target(uint32_t slot) const;
+  // For people: which place in the program it is, and how far a thread has come there.
+  std::string name_of(const Position& position) const;
 
   // Closes every frame of a thread that ends at `regs`.
   void close_thread(const user_regs_struct& regs, uint32_t slot, profile::AbnormalKind kind,

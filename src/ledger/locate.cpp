@@ -3,6 +3,7 @@
 // Most threads stop at an instruction's copy or behind a `syscall`; those are exact.  A thread that
 // is killed in the middle of a branch's translation may be anywhere in it: what matters is which
 // counters have run and whether a push or pop has happened.
+#include <fmt/format.h>
 #include <string.h>
 
 #include <algorithm>
@@ -72,6 +73,23 @@ uint64_t Ledger::tcb_u64(uint32_t slot, uint32_t offset) const {
   uint64_t value = 0;
   memcpy(&value, region_.thread_memory(slot) + offset, sizeof value);
   return value;
+}
+
+std::string Ledger::name_of(const Position& position) const {
+  switch (position.kind) {
+    case Position::Kind::kUnknown:
+      return "nothing that is known";
+    case Position::Kind::kOutside:
+      return fmt::format("{}, no code of the program", modules_.name_of(position.pc));
+    case Position::Kind::kInBlock:
+      return fmt::format("{}, {} instructions into its block", modules_.name_of(position.pc),
+                         position.done);
+    case Position::Kind::kBetween:
+      break;
+  }
+  if (position.pc_is_on_stack) return "a call that has not arrived";
+  return fmt::format("{}, about to {}", modules_.name_of(position.pc),
+                     position.pc_is_return_address ? "come back there" : "go on there");
 }
 
 uint64_t Ledger::requested_target(uint32_t slot) const {
