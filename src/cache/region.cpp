@@ -14,18 +14,15 @@
 #include <bit>
 #include <utility>
 
+#include "cache/area_place.h"
 #include "cache/ranges.h"
+#include "tracee/proc_files.h"
 
 namespace tally::engine {
 namespace {
 
 using namespace translate;
 
-constexpr uint64_t kReachBytes = (2ull << 30) - (64ull << 20);
-// Kept free between an area and the module it serves, for heap, stack and later libraries to grow.
-constexpr uint64_t kGapBytes = 768ull << 20;
-constexpr uint64_t kLowestAddress = 0x10000;
-constexpr uint64_t kHighestAddress = 0x7ffffffff000;
 // Far from where the kernel puts anything of its own accord.
 // (A terabyte and more is where programs lay out memory of their own: ThreadSanitizer's and
 // MemorySanitizer's shadows, the Java virtual machine's heaps, Go's, CLISP's.)
@@ -35,20 +32,6 @@ constexpr char kName[] = "tally";
 constexpr uint64_t kRowsPageBytes = 4096, kRowBytes = 256 * 8;
 constexpr uint64_t kLentBegin = tables::kLandings + tables::kLentRow * kRowBytes;
 constexpr uint32_t kLentPages = (tables::kLateLandings - kLentBegin) / kRowsPageBytes;
-
-bool is_free(const std::vector<tracee::Mapping>& mappings, uint64_t begin, uint64_t end) {
-  for (const tracee::Mapping& m : mappings) {
-    if (m.range.begin.value() < end && begin < m.range.end.value()) return false;
-  }
-  return begin >= kLowestAddress && end <= kHighestAddress && begin < end;
-}
-
-bool reaches(uint64_t area, TargetRange range) {
-  const uint64_t area_end = area + kAreaSizeBytes;
-  const uint64_t low = std::min(area, range.begin.value());
-  const uint64_t high = std::max(area_end, range.end.value());
-  return high - low < kReachBytes;
-}
 
 // Visits what is no hole of a part of a sparse file.
 template <class Visit>
@@ -349,30 +332,18 @@ Result<Area*> Region::area_for(TargetRange range, tracee::Process& process,
         kAreasMax, kAreaSizeBytes >> 20, range.begin.value());
   }
   TRY_ASSIGN(const std::vector<tracee::Mapping> mappings, process.mappings());
-  const uint64_t begin = range.begin.value() & ~0xfffull;
-  const uint64_t end = (range.end.value() + 0xfff) & ~0xfffull;
-  uint64_t base = planned_base_;
-  auto consider = [&](uint64_t candidate) {
-    if (base == 0 && candidate < kHighestAddress && reaches(candidate, range) &&
-        is_free(mappings, candidate, candidate + kAreaSizeBytes)) {
-      base = candidate;
-    }
-  };
-  // Below the module at first, then above, farther or nearer as room allows.
-  for (uint64_t gap = kGapBytes; gap <= kReachBytes; gap += 32ull << 20) {
-    if (begin > gap + kAreaSizeBytes) consider(begin - gap - kAreaSizeBytes);
-    consider(end + gap);
+  if (planned_base_ == 0) {
+    const std::optional<uint64_t> place =
+        area_place(mappings, range, tracee::heap_begin_of(process.pid()));
+    if (!place) return make_error("no room for a code cache near {:#x}", range.begin.value());
+    planned_base_ = *place;
   }
-  for (uint64_t gap = kGapBytes; gap > 0; gap -= 32ull << 20) {
-    if (begin > gap + kAreaSizeBytes) consider(begin - gap - kAreaSizeBytes);
-    consider(end + gap);
-  }
-  if (base == 0) return make_error("no room for a code cache near {:#x}", begin);
+  const uint64_t base = planned_base_;
   const uint64_t offset = kAreasFileOffset + areas_.size() * kAreaSizeBytes;
   if (target_fd_ >= 0) {
+    planned_base_ = 0;
     TRY(map_at(call, base, kAreaSizeBytes, PROT_READ | PROT_EXEC, offset, "code cache"));
   } else {
-    planned_base_ = base;
     TRY(map_from_attic(call, base, offset));
     planned_base_ = 0;
   }

@@ -8,6 +8,19 @@
 
 namespace tally::tracee {
 
+namespace {
+
+// A number of /proc/PID/stat, counted from 1 as in proc(5); from the fourth on.  0 if there is none.
+uint64_t field_of_stat(pid_t pid, int field) {
+  const std::string stat = contents_of("/proc/" + std::to_string(pid) + "/stat");
+  // The name, in brackets, may hold anything.  It is the second.
+  size_t at = stat.rfind(')');
+  for (int i = 2; at != std::string::npos && i < field; ++i) at = stat.find(' ', at + 1);
+  return at == std::string::npos ? 0 : strtoull(stat.c_str() + at, nullptr, 10);
+}
+
+}  // namespace
+
 std::string contents_of(const std::string& path) {
   std::string text;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -25,13 +38,12 @@ std::string status_of(pid_t tid) {
 }
 
 uint64_t start_time_of(pid_t pid) {
-  const std::string stat = contents_of("/proc/" + std::to_string(pid) + "/stat");
-  // The name, in brackets, may hold anything; the start is the 20th field behind it.
-  constexpr int kFieldsBetween = 20;
-  size_t at = stat.rfind(')');
-  for (int i = 0; at != std::string::npos && i < kFieldsBetween; ++i) at = stat.find(' ', at + 1);
-  if (at == std::string::npos) return 0;
-  return strtoull(stat.c_str() + at, nullptr, 10);
+  return field_of_stat(pid, 22);
+}
+
+std::optional<uint64_t> heap_begin_of(pid_t pid) {
+  const uint64_t begin = field_of_stat(pid, 47);
+  return begin == 0 ? std::nullopt : std::optional(begin);
 }
 
 std::string status_field(const std::string& status, const std::string& name) {

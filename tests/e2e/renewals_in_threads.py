@@ -182,7 +182,7 @@ int main(int argc, char** argv) {
 """
 
 
-shared = collections.Counter()  # pages of code, by program
+shared, given_back = collections.Counter(), collections.Counter()  # of code, by program
 
 
 def check(program, mode, *options):
@@ -192,8 +192,7 @@ def check(program, mode, *options):
     print(f"{run.fact('compactions')} compactions, {run.fact('code_given_back_bytes')} bytes, "
           f"{run.fact('code_pages_shared')} pages shared")
     shared[program] += run.fact("code_pages_shared")
-    if mode == "exit" and "--stress-renewal" in options and not run.fact("code_given_back_bytes"):
-        complain(f"{run.what}: no memory was given back")
+    given_back[program] += run.fact("code_given_back_bytes")
     return run.renewed
 
 
@@ -211,7 +210,10 @@ for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
     check(program, "exit", "--stress-renewal", "--no-opt=paired,low32,hashes")
     if check(program, "kill", "--no-opt=renewal") != 0:
         complain(f"{level} {flags}: translated again though that is switched off")
-    # In some of the runs a signal to the thread that does so comes in between.
+    # In some of the runs a signal to the thread that does so comes in between, and in others threads
+    # come to rest too late.
+    if given_back[program] == 0:
+        complain(f"{level} {flags}: in no run was memory given back")
     if shared[program] == 0:
         complain(f"{level} {flags}: in no run were pages of code shared")
 finish()

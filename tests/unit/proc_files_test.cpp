@@ -21,5 +21,13 @@ TEST(ProcFiles, ThisProcess) {
   EXPECT_EQ(contents_of("/proc/0/status"), "");
 }
 
+TEST(ProcFiles, TheHeapOfThisProcess) {
+  const std::optional<uint64_t> begin = heap_begin_of(getpid());
+  ASSERT_TRUE(begin.has_value());
+  EXPECT_LE(*begin, reinterpret_cast<uint64_t>(sbrk(0)));
+  EXPECT_GT(*begin, 0u);
+  EXPECT_FALSE(heap_begin_of(0).has_value());
+}
+
 }  // namespace
 }  // namespace tally::tracee
