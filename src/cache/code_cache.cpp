@@ -415,7 +415,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   const Room bodies = area.bodies(unit.lies), seldom = area.cold(unit.lies);
   isa::Assembler hot = area.assembler(bodies), cold = area.assembler(seldom);
   unit.code = emit_unit(hot, cold, request);
-  if (unit.code.size_bytes == 0) {
+  if (unit.code.has_overflowed) {
     return make_error("the code cache is full ({} MB); the program runs more code than fits",
                       kAreaSizeBytes >> 20);
   }

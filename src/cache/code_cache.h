@@ -48,6 +48,7 @@
 #include "cache/phases.h"
 #include "cache/plan.h"
 #include "cache/recall.h"
+#include "cache/renewal_of.h"
 #include "cache/region.h"
 #include "cache/sealed_memory.h"
 #include "cache/shared_pages.h"
@@ -112,6 +113,7 @@ struct CacheStats {
   uint64_t compactions = 0;       // times that all was translated again ...
   uint64_t most_bytes = 0;        // of the target's memory for us, before some was given back
   uint64_t given_back_bytes = 0;  // ... and the code cache that was given back then
+  uint64_t left_out = 0;          // procedures without code, since they seemed to be over
   uint64_t pages_shared = 0;      // of it, whose memory is another's (shared_pages.h)
   uint64_t paired_late = 0;       // ... and of them, those whose returns no longer jump
   uint64_t sealed = 0;            // branches through pointers that last, which are not compared ...
@@ -267,12 +269,6 @@ class CodeCache : public Translated {
   const translate::SyscallSite* syscall_site_of(BlockRef ref) const;
 
   // A procedure to be translated again, with a step for each edge (edge_weights.h).
-  struct Renewal {
-    uint32_t unit = 0;
-    uint64_t heaviest = 0;  // count of an edge, below which the steps are
-    std::vector<uint8_t> steps;
-    bool for_now = false;  // it may turn out to be hot yet
-  };
   bool is_renewable(uint32_t id) const;
   // Does so, and leads all ways there; `counters` say which are the likeliest.  No thread may be in
   // the old units, but for open calls: these come back to the new ones.  What cannot be translated

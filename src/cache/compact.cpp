@@ -118,24 +118,14 @@ void CodeCache::note_what_ran(std::span<const Renewal> renewals) {
   for (const Renewal& one : renewals) {
     const Unit& unit = *units_[one.unit];
     const cfg::Procedure& procedure = unit.procedure;
-    std::vector<bool> runs(procedure.blocks.size(), procedure.edges.empty() && one.heaviest > 0);
-    // One that was hot has had code for what had run until then.
-    for (size_t b = 0; b < runs.size() && unit.weighed; ++b) {
-      runs[b] = runs[b] || unit.code.blocks[b].exists();
-    }
     for (size_t e = 0; e < procedure.edges.size(); ++e) {
       const cfg::Edge& edge = procedure.edges[e];
-      if (one.steps[e] == 0) continue;
-      runs[edge.from] = true;
-      if (edge.to == cfg::kExitBlock) continue;
-      runs[edge.to] = true;
+      if (one.steps[e] == 0 || edge.to == cfg::kExitBlock) continue;
       if (edge.kind != cfg::EdgeKind::kCallReturn) continue;
       const TargetAddr landing = unit.module->to_target(unit.address_of(edge.to));
       giving_back_.returns.set(landing.value(), count_of_step(one.heaviest, one.steps[e]));
     }
-    for (size_t b = 0; b < runs.size(); ++b) {
-      if (runs[b]) executed_bytes += procedure.blocks[b].size_bytes;
-    }
+    executed_bytes += bytes_that_ran(unit, one);
     translated_again_bytes += block_bytes(procedure);
   }
   const double part = translated_again_bytes == 0 ? 0
@@ -148,7 +138,7 @@ void CodeCache::note_what_ran(std::span<const Renewal> renewals) {
 // yet, as far as can be told.  Behind a number, a return takes fewer instructions than it does
 // otherwise; but they are all the same where they lead.
 size_t CodeCache::numbered_pages_max(size_t landings) const {
-  constexpr uint64_t kTimes = 4, kLaterPart = 8, kPartlyFull = 6;
+  constexpr uint64_t kQuarters = 14, kLaterPart = 6, kPartlyFull = 6;
   if (!giving_back_.executed_bytes) return SIZE_MAX;
   const TouchedMemory there = region_.touched();
   const uint64_t counters_bytes =
@@ -156,7 +146,7 @@ size_t CodeCache::numbered_pages_max(size_t landings) const {
   const uint64_t taken = there.tables_bytes + HashedLandings::table_bytes(landings) +
                          there.code_bytes + there.code_bytes / kLaterPart + there.threads_bytes +
                          counters_bytes;
-  const uint64_t may_take = kTimes * *giving_back_.executed_bytes;
+  const uint64_t may_take = kQuarters * *giving_back_.executed_bytes / 4;
   return may_take < taken ? 0 : (may_take - taken) / kPageBytes;
 }
 

@@ -128,6 +128,11 @@ void CodeCache::register_late(Unit& unit) {
   }
   // Last of all: from now on threads get there.
   end_waits(unit);
+  // Of a procedure that seemed to be over the entry, too, has been left out.
+  const BlockRef entry{unit.id, unit.procedure.entry_block};
+  if (unit.dead || !has_code(entry) || !optimizations_.has(Optimization::kJoins)) return;
+  const bool is_made_now = unit.label(entry.block) >= begin && unit.label(entry.block) < end;
+  if (is_made_now) join_waiting(address_of(entry), entry);
 }
 
 void CodeCache::end_waits(Unit& unit) {

@@ -172,7 +172,7 @@ void CodeCache::join_links(const Unit& unit) {
   link_waits_.resize(links_.size());
   if (unit.replaceable || !optimizations_.has(Optimization::kJoins)) return;
   const BlockRef own{unit.id, unit.procedure.entry_block};
-  join_waiting(address_of(own), own);
+  if (has_code(own)) join_waiting(address_of(own), own);
   for (uint32_t i = 0; i < unit.code.links.size(); ++i) {
     if (unit.code.links[i].field != CacheAddr()) join_or_wait(unit.first_link + i);
   }
@@ -183,7 +183,7 @@ void CodeCache::join_or_wait(uint32_t link_id) {
   const auto found = blocks_.find(target.value());
   if (found && *found != kGone) {
     const BlockRef to = unpack(*found);
-    if (enters_as_it_is(link_id, to)) return join_link(link_id, to);
+    if (has_code(to) && enters_as_it_is(link_id, to)) return join_link(link_id, to);
   }
   const uint32_t* head = waiting_.find(target.value());
   next_waiting_[link_id] = head == nullptr ? 0 : *head;

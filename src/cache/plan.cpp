@@ -371,6 +371,7 @@ translate::Plan make_plan(const cfg::Procedure& procedure, const cfg::CodeView& 
   } else if (in_parts) {
     leave_unlikely_apart(procedure, plan);
   }
+  if (in_parts && measured.is_over && !plan.order.empty()) plan.in_body = 0;
   // Exact weights are those of the paper, which asks for the fewest increments.
   if (kind == PlacementKind::kEdges) {
     weigh_flags(counted_at, is_measured ? placement::kRan : 0, graph);

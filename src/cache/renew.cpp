@@ -85,8 +85,10 @@ bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Ren
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    MeasuredWeights measured{{},    renewal.steps,    optimizations_.has(Optimization::kOrder),
-                             false, may_defer(*unit), followed()};
+    MeasuredWeights measured{
+        {},    renewal.steps,    optimizations_.has(Optimization::kOrder),
+        false, may_defer(*unit), followed(),
+        renewal.is_over};
     if (may_induce(*unit)) {
       measured.is_inductive = inductive_blocks(procedure, unit->insn_sizes, view);
     }
@@ -99,6 +101,9 @@ bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Ren
   }
   number_probes(*unit, known);
   if (!emit(*unit, procedure, *unit->area)) return false;
+  unit->ran_bytes = bytes_that_ran(old, renewal);
+  const bool has_any = std::ranges::any_of(unit->code.blocks, &BlockCode::exists);
+  stats_.left_out += has_any ? 0 : 1;
   by_range_.remove(old.module->id, old.procedure.range, old.id);
   blocks_.remove(old.id, old.procedure, old.module->bias);
   old.dead = true;

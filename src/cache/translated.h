@@ -75,6 +75,7 @@ struct Unit {
   bool recalled = false;            // ... by an earlier run
   bool weighed = false;             // its counters lie by measured weights
   bool for_now = false;             // ... of which too few were known to go by them for good
+  uint32_t ran_bytes = 0;           // ... of its code that had run by then, for all that is known
   bool confirmed = false;           // see edge_weights.h
   uint32_t rank = 0;                // see left_to_callers
   bool counts_branches = false;     // branches to its entry have counters: another's did not

@@ -606,6 +606,7 @@ void ImageRun::collect(profile::Profile& result) {
   run.more.emplace_back("procedures_renewed", std::to_string(cache_.stats().renewed));
   run.more.emplace_back("compactions", std::to_string(cache_.stats().compactions));
   run.more.emplace_back("code_given_back_bytes", std::to_string(cache_.stats().given_back_bytes));
+  run.more.emplace_back("procedures_left_out", std::to_string(cache_.stats().left_out));
   run.more.emplace_back("code_pages_shared", std::to_string(cache_.stats().pages_shared));
   if (cache_.stats().compactions > 0) {
     run.more.emplace_back("memory_most_bytes", std::to_string(cache_.stats().most_bytes));

@@ -36,9 +36,15 @@ constexpr uint64_t kTellingPart = 4096, kPairedPart = 65536;
 // ... and what is sure to be run through soon.
 constexpr uint64_t kBusyPart = 64;
 // All is translated again when the program has run for so many times as long as translating took.
-// All threads wait for it, half as long as that.
-constexpr int kTimesToCompact = 16;
-constexpr auto kTranslatedForMax = std::chrono::seconds(1);
+// All threads wait for it, half as long as that.  Of a large program, what there is to give back
+// weighs more: whatever translating takes beyond that counts less.
+constexpr int kTimesToCompact = 16, kTimesBeyond = 4;
+constexpr auto kTranslatedForLong = std::chrono::milliseconds(250);
+constexpr auto kTranslatedForMax = std::chrono::seconds(3);
+// What no branch of has been executed more often, and that has counted nothing in the last quarter
+// of the run, is over, as far as one can say.
+constexpr uint64_t kSeldom = 128;
+constexpr int kIdlePart = 4;
 
 bool contains(const std::vector<uint32_t>& units, uint32_t unit) {
   return std::ranges::find(units, unit) != units.end();
@@ -137,17 +143,23 @@ bool Renewals::is_time_to_compact(Clock::time_point now) {
     spent += phases_.spent(phase);
   }
   if (spent > kTranslatedForMax) return false;
-  if (now - begun_ >= kTimesToCompact * spent) return true;
+  const auto time_for = [](Clock::duration translating) {
+    const Clock::duration beyond =
+        std::max<Clock::duration>(translating - kTranslatedForLong, Clock::duration::zero());
+    return kTimesToCompact * (translating - beyond) + kTimesBeyond * beyond;
+  };
+  if (now - begun_ >= time_for(spent)) return true;
   // By then somewhat more will have been translated.
   constexpr int kLaterPart = 32;
-  next_look_ = std::min(next_look_, begun_ + kTimesToCompact * (spent + spent / kLaterPart));
+  next_look_ = std::min(next_look_, begun_ + time_for(spent + spent / kLaterPart));
   return false;
 }
 
 bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   if (now < next_look_) return false;
   const PhaseTimer timer(phases_, Phase::kRenew);
-  if (now >= regular_look_) {
+  const bool is_regular = now >= regular_look_;
+  if (is_regular) {
     const bool often = always_ && company == Company::kThreads;
     pause_ = often ? kPauseUnderStress : pause_ * kPauseFactor;
     regular_look_ = now + pause_;
@@ -160,6 +172,7 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   }
   if (waiting_ || cache_.is_about_to_number()) return false;
   const std::vector<uint64_t> counted = counters(slots);
+  if (is_regular) note_counted(now, counted);
   std::vector<uint32_t> hot = worthwhile(counted);
   compacts_ = is_time_to_compact(now);
   cache_.expect_to_compact(compacts_);
@@ -174,6 +187,31 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   resting_ = company == Company::kThreads;
   if (resting_) asked_at_ = now;
   return resting_;
+}
+
+void Renewals::note_counted(Clock::time_point now, const std::vector<uint64_t>& counters) {
+  earlier_ = std::exchange(later_, {now, {}});
+  for (const auto& unit : cache_.units()) {
+    later_.increments.push_back(increments_of(cache_, *unit, counters));
+  }
+}
+
+// Those that have counted nothing in the last quarter of the run, or more, since which they have
+// been there.  Under stress, some.
+std::vector<bool> Renewals::idle_units(const std::vector<uint64_t>& counters) const {
+  std::vector<bool> result(cache_.units().size(), false);
+  const Clock::time_point now = Clock::now();
+  const bool is_long_ago = (now - later_.at) * kIdlePart >= now - begun_;
+  const std::vector<uint64_t>& before = (is_long_ago ? later_ : earlier_).increments;
+  for (const auto& unit : cache_.units()) {
+    const uint32_t id = unit->id;
+    if (always_) {
+      result[id] = id % 2 == 0;
+    } else if (id < before.size()) {
+      result[id] = before[id] == increments_of(cache_, *unit, counters);
+    }
+  }
+  return result;
 }
 
 void Renewals::end_rest() {
@@ -207,8 +245,8 @@ std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,
 }
 
 // With what has run of each edge.
-std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& solved) const {
-  std::vector<CodeCache::Renewal> result;
+std::vector<Renewal> Renewals::weighed(const std::vector<Solved>& solved) const {
+  std::vector<Renewal> result;
   for (const Solved& one : solved) {
     const Unit& unit = cache_.unit(one.unit);
     const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, one.solution);
@@ -219,7 +257,7 @@ std::vector<CodeCache::Renewal> Renewals::weighed(const std::vector<Solved>& sol
                                           : std::ranges::minmax(counts);
     const bool nothing_to_choose_by = lightest == heaviest;
     if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
-    CodeCache::Renewal renewal{one.unit, heaviest, {}};
+    Renewal renewal{one.unit, heaviest, {}};
     append_steps(counts, heaviest, renewal.steps);
     result.push_back(std::move(renewal));
   }
@@ -376,11 +414,16 @@ void Renewals::translate_again(std::vector<uint32_t> units, const Still& still) 
     units = pair_returns(flows, std::move(units), still.open, now);
   }
   std::erase_if(units, [&](uint32_t unit) { return contains(still.occupied, unit); });
-  std::vector<CodeCache::Renewal> renewals = weighed(solve(flows, units, still.open));
+  std::vector<Renewal> renewals = weighed(solve(flows, units, still.open));
   cache_.expect_to_compact(false);
   if (!std::exchange(compacts_, false)) return cache_.renew(renewals, now);
   const std::vector<uint32_t> hot = worthwhile(now);
-  for (CodeCache::Renewal& one : renewals) one.for_now = !contains(hot, one.unit);
+  const std::vector<bool> is_idle = idle_units(now);
+  for (Renewal& one : renewals) {
+    one.for_now = !contains(hot, one.unit);
+    const bool is_open = std::ranges::find(still.open, one.unit, &BlockRef::unit) != still.open.end();
+    one.is_over = is_idle[one.unit] && one.heaviest < kSeldom && !is_open;
+  }
   const uint64_t before = cache_.stats().code_bytes;
   cache_.compact(std::move(renewals), now, still.slots, still.numbers);
   made_bytes_ = cache_.stats().code_bytes;

@@ -130,9 +130,16 @@ class Renewals {
     uint32_t unit = 0;
     placement::Solution solution;
   };
+  // What each unit has counted, at some looks.
+  struct Noted {
+    Clock::time_point at;
+    std::vector<uint64_t> increments;  // by unit
+  };
+  void note_counted(Clock::time_point now, const std::vector<uint64_t>& counters);
+  std::vector<bool> idle_units(const std::vector<uint64_t>& counters) const;
   std::vector<Solved> solve(const UnitFlows& flows, const std::vector<uint32_t>& units,
                             const std::vector<BlockRef>& open) const;
-  std::vector<CodeCache::Renewal> weighed(const std::vector<Solved>& solved) const;
+  std::vector<Renewal> weighed(const std::vector<Solved>& solved) const;
   std::vector<uint32_t> busy(const std::vector<uint64_t>& counters, uint64_t part) const;
   bool asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows& flows,
                       const std::vector<uint64_t>& counters) const;
@@ -159,6 +166,7 @@ class Renewals {
   int retries_ = 0;             // since the last regular look
   int asked_for_pairs_ = 0;
   Clock::time_point begun_;
+  Noted earlier_, later_;
   bool compacts_ = false;                       // the next time
   uint64_t made_bytes_ = 0, living_bytes_ = 0;  // of code, at the last one
   uint64_t looks_ = 0;                          // under stress

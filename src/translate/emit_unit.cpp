@@ -27,8 +27,8 @@ UnitCode UnitEmitter::emit() {
   apply_fixups();
   apply_near_fixups();
   code_.cold_bytes = cold_.offset() - cold_base_;
-  code_.size_bytes =
-      hot_.overflowed() || cold_.overflowed() ? 0 : code_.body_bytes + code_.cold_bytes;
+  code_.has_overflowed = hot_.overflowed() || cold_.overflowed();
+  code_.size_bytes = code_.body_bytes + code_.cold_bytes;
   return std::move(code_);
 }
 
@@ -492,7 +492,7 @@ UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest&
     isa::Assembler body = hot, behind = cold;
     UnitEmitter emitter(body, behind, request, far);
     UnitCode code = emitter.emit();
-    if (emitter.too_far().empty() || code.size_bytes == 0) {
+    if (emitter.too_far().empty() || code.has_overflowed) {
       hot = body;
       cold = behind;
       return code;

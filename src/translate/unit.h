@@ -279,7 +279,8 @@ struct Ask {
 struct UnitCode {
   CacheAddr begin;
   CacheAddr cold_begin;
-  uint32_t size_bytes = 0;  // of all parts
+  bool has_overflowed = false;  // an assembler ran out of room
+  uint32_t size_bytes = 0;      // of all parts
   uint32_t body_bytes = 0;
   uint32_t cold_bytes = 0;
   struct Part {
@@ -428,7 +429,7 @@ struct EmitRequest {
   uint32_t first_ask = 0, asks_end = 0;
 };
 
-// Emits the unit; `code.size_bytes` is 0 when an assembler ran out of room.
+// Emits the unit; `code.has_overflowed` where there is not enough room.
 UnitCode emit_unit(isa::Assembler& hot, isa::Assembler& cold, const EmitRequest& request);
 
 // Emits some of the blocks that were left out, of which the procedure must have the instructions,
