@@ -20,13 +20,14 @@ constexpr uint64_t kUnknownCodeBytes = 64 << 10;
 
 }  // namespace
 
-// What a unit keeps of a procedure: all but its instructions.
+// What a unit keeps of a procedure: all but its instructions.  Others may be found in the memory
+// that the procedure has.
 cfg::Procedure CodeCache::outline(const cfg::Procedure& p) {
   cfg::Procedure result;
   result.entry = p.entry;
   result.range = p.range;
-  result.blocks = p.blocks;
-  result.edges = p.edges;
+  result.blocks = p.blocks.copied();
+  result.edges = p.edges.copied();
   result.entry_block = p.entry_block;
   return result;
 }
@@ -36,7 +37,7 @@ cfg::Procedure CodeCache::outline(const cfg::Procedure& p) {
 std::optional<cfg::Procedure> CodeCache::with_instructions(const Unit& unit,
                                                            const cfg::CodeView& view,
                                                            std::vector<isa::Insn> memory) {
-  cfg::Procedure result = outline(unit.procedure);
+  cfg::Procedure result = unit.procedure;
   result.insns = std::move(memory);
   result.insns.resize(unit.insn_sizes.size());
   for (const cfg::Block& block : result.blocks) {
@@ -227,7 +228,7 @@ Status CodeCache::translate_at(Module& module, LinkAddr address, Arrival how) {
       find_procedure(*unit, request, address, shared);
   if (known == nullptr) return Ok{};  // the caller names it
   unit->procedure = outline(known->procedure);
-  unit->insn_sizes = known->insn_sizes;
+  unit->insn_sizes = SharedVector<uint8_t>(known->insn_sizes);
   if (unit->replaceable) {
     keep_source(*unit, module.view);
     const LinkAddr begin = unit->procedure.range.begin + unit->source_offset;
@@ -424,6 +425,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   if (unit.weighed) stats_.apart += behind_body;
   if (!unit.code.is_whole) stats_.deferred += behind_body;
   take_asks(unit.code, area);
+  unit.code.links.shrink_to_fit();
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
   std::vector<uint8_t>().swap(unit.idle_edges);
   std::vector<uint32_t>().swap(unit.led_from);
@@ -603,10 +605,10 @@ bool CodeCache::is_boundary(CacheAddr address) const {
   if (offset >= unit.code.part_of(offset).thunks_begin) return false;
   const std::optional<uint32_t> b = unit.code.block_at(offset);
   if (!b) return false;
-  if (unit.code.blocks[*b].label == offset) return true;
-  const cfg::Block& block = unit.procedure.blocks[*b];
-  const uint32_t* first = unit.code.insn_offset.data() + block.first_insn;
-  return std::binary_search(first, first + block.insn_count, offset);
+  const BlockCode& code = unit.code.blocks[*b];
+  if (code.label == offset) return true;
+  const uint32_t* first = unit.code.insn_offset.data() + code.first_insn;
+  return std::binary_search(first, first + unit.procedure.blocks[*b].insn_count, offset);
 }
 
 const SyscallSite* CodeCache::syscall_site_of(BlockRef ref) const {

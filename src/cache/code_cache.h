@@ -543,6 +543,7 @@ class CodeCache : public Translated {
   Status share_pages();
   uint8_t* code_at(CacheAddr address);
   void give_back_tables(const std::vector<bool>& nobodys);
+  void forget_code_of(const std::vector<bool>& nobodys);
   BlockRef newest(BlockRef ref) const;
   // By where the branch is and where it went.
   using TimesLed = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;

@@ -64,7 +64,7 @@ void write_unit(Writer& out, const Unit& unit) {
     }
     uint32_t last = block.end;
     if (in.end != isa::Flow::kNone && in.insn_count > 0) {
-      last = code.insn_offset[in.first_insn + in.insn_count - 1];
+      last = code.offset_of_insn(b, in.insn_count - 1);
     }
     out.line(code.address(block.label), code.address(last), "body", original);
     out.line(code.address(last), code.address(block.end), name_of(in.end), original);

@@ -102,6 +102,7 @@ void CodeCache::compact(std::vector<Renewal> wanted, std::span<const uint64_t> c
   const bool nobody_runs = numbers != GiveNumbers::kKept;
   if (nobody_runs && !giving_back_.are_moves_refused) join_pages(nobodys);
   give_back_tables(nobodys);
+  forget_code_of(nobodys);
   giving_back_.numbers = nobody_runs;
   giving_back_.lends =
       nobody_runs && returns_form_ != Returns::kPaired && landings_.size() <= kLandingsToLend;
@@ -238,6 +239,19 @@ void CodeCache::give_back_tables(const std::vector<bool>& nobodys) {
   for (uint64_t page = 0; page < page_at(next_table_); ++page) {
     if (!is_used[page])
       region_.give_back_table(tables::kHashTables + page * kPageBytes, kPageBytes);
+  }
+}
+
+// What tells where in their code somebody is, and what is looked up on the way there.  (Nobody has
+// begun in the middle of a block of theirs: such a unit is not translated again.)
+void CodeCache::forget_code_of(const std::vector<bool>& nobodys) {
+  for (const auto& unit : units_) {
+    if (nobodys[unit->id]) unit->code.forget_places();
+  }
+  for (SiteState& state : sites_) {
+    if (!nobodys[state.unit]) continue;
+    state.buckets.reset();
+    Chain().swap(state.chain);
   }
 }
 

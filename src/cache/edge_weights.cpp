@@ -25,7 +25,7 @@ bool strays(std::span<const uint64_t> counts, std::span<const uint8_t> steps) {
 std::vector<EntryCallers::Branch> branches_of(const Unit& unit,
                                               const placement::Solution& solution) {
   std::vector<EntryCallers::Branch> result;
-  const std::vector<cfg::Edge>& edges = unit.procedure.edges;
+  const SharedVector<cfg::Edge>& edges = unit.procedure.edges;
   for (size_t e = 0; e < edges.size(); ++e) {
     if (edges[e].kind != cfg::EdgeKind::kLeave) continue;
     result.push_back({edges[e].target.value(), solution.edges[e].value});

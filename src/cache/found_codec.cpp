@@ -71,12 +71,13 @@ void put_edges(const KnownProcedure& known, Writer& out) {
 
 bool read_blocks(ByteReader& reader, size_t count, KnownProcedure& into) {
   cfg::Procedure& p = into.procedure;
-  p.blocks.resize(count);
+  std::vector<cfg::Block>& all = p.blocks.edit();
+  all.resize(count);
   into.plan.block_counter.assign(count, kNoCounter);
   uint64_t insns = 0, edges = 0;
   int64_t end = 0, begin = -1;
   for (size_t b = 0; b < count; ++b) {
-    cfg::Block& block = p.blocks[b];
+    cfg::Block& block = all[b];
     const uint8_t first = reader.u8();
     const int64_t offset = (first & kAdjacent) != 0 ? end : end + read_distance(reader);
     const uint8_t flow = first & kFlowBits;
@@ -114,7 +115,7 @@ bool read_blocks(ByteReader& reader, size_t count, KnownProcedure& into) {
 
 bool read_edge(ByteReader& reader, uint32_t from, size_t e, KnownProcedure& into) {
   cfg::Procedure& p = into.procedure;
-  cfg::Edge& edge = p.edges[e];
+  cfg::Edge& edge = p.edges.edit()[e];
   const uint8_t first = reader.u8();
   const uint8_t kind = first & kKindBits;
   if (kind > static_cast<uint8_t>(EdgeKind::kLeave)) return false;
@@ -341,7 +342,7 @@ bool decode_found(std::span<const uint8_t> bytes, const ProcedureKey& key, Known
   const auto sizes = bytes.subspan(reader.position(), insns);
   into.insn_sizes.assign(sizes.begin(), sizes.end());
   reader.skip(insns);
-  p.edges.resize(edges);
+  p.edges.edit().resize(edges);
   if (!read_blocks(reader, blocks, into) || !read_edges(reader, into)) return false;
   if (p.address_of(p.blocks[p.entry_block]) != p.entry) return false;
   if (p.block_at(key.reached) == cfg::kExitBlock) return false;

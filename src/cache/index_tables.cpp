@@ -102,8 +102,7 @@ std::vector<TargetAddr> CodeCache::guess_table(const SiteState& state) const {
 
 CacheAddr CodeCache::copy_in_tail(const SiteState& state, uint32_t insn) const {
   const Unit& unit = *units_[state.unit];
-  const uint32_t first = unit.procedure.blocks[state.site.block].first_insn;
-  return unit.code.address(unit.code.insn_offset[first + insn]);
+  return unit.code.address(unit.code.offset_of_insn(state.site.block, insn));
 }
 
 CacheAddr CodeCache::tail_of(const SiteState& state) const {

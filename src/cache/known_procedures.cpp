@@ -9,9 +9,9 @@ namespace tally::engine {
 
 namespace {
 
-template <class T>
-size_t bytes_of(const std::vector<T>& vector) {
-  return vector.capacity() * sizeof(T);
+template <class Vector>
+size_t bytes_of(const Vector& vector) {
+  return vector.capacity() * sizeof(typename Vector::value_type);
 }
 
 }  // namespace

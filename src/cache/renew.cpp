@@ -37,7 +37,7 @@ std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& pr
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = old.module;
   unit->area = old.module->area;
-  unit->procedure = outline(procedure);
+  unit->procedure = old.procedure;
   unit->insn_sizes = old.insn_sizes;
   unit->provenance = old.provenance;
   unit->asked = old.asked;
@@ -102,7 +102,7 @@ bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Ren
   number_probes(*unit, known);
   if (!emit(*unit, procedure, *unit->area)) return false;
   unit->ran_bytes = bytes_that_ran(old, renewal);
-  const bool has_any = std::ranges::any_of(unit->code.blocks, &BlockCode::exists);
+  const bool has_any = std::ranges::any_of(unit->code.blocks.made(), &BlockCode::exists);
   stats_.left_out += has_any ? 0 : 1;
   by_range_.remove(old.module->id, old.procedure.range, old.id);
   blocks_.remove(old.id, old.procedure, old.module->bias);

@@ -12,8 +12,8 @@ void Translated::release(uint32_t id) {
   Unit& unit = *units_[id];
   unit.code = translate::UnitCode();
   unit.plan = translate::Plan();
-  std::vector<cfg::Edge>().swap(unit.procedure.edges);
-  std::vector<uint8_t>().swap(unit.insn_sizes);
+  unit.procedure.edges.reset();
+  unit.insn_sizes.reset();
 }
 
 }  // namespace tally::engine

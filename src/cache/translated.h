@@ -38,7 +38,7 @@ struct Unit {
   Area* area = nullptr;  // holds it, and the pieces that lead from it and into it
   translate::Lies lies = translate::Lies::kAmongOthers;  // where in it
   cfg::Procedure procedure;                              // without its instructions
-  std::vector<uint8_t> insn_sizes;                       // by instruction
+  SharedVector<uint8_t> insn_sizes;                      // by instruction
   translate::Plan plan;
   translate::UnitCode code;
   profile::Provenance provenance = profile::Provenance::kFlow;
@@ -63,7 +63,7 @@ struct Unit {
   CacheAddr entry_of(const BlockRef& ref) const {
     const CacheAddr begin = label(ref.block);
     if (ref.insn == 0) return begin;
-    return code.address(code.insn_offset[procedure.blocks[ref.block].first_insn + ref.insn]);
+    return code.address(code.offset_of_insn(ref.block, ref.insn));
   }
   uint8_t flags_live_at(const BlockRef& ref) const {
     if (ref.insn != 0 || checked) return isa::flag::kAll;

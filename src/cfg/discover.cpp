@@ -108,9 +108,9 @@ Procedure Discoverer::discover(const DiscoverRequest& request) {
 }
 
 void Discoverer::discover(const DiscoverRequest& request, Procedure& procedure) {
-  procedure.blocks.clear();
+  procedure.blocks.edit_anew();
   procedure.insns.clear();
-  procedure.edges.clear();
+  procedure.edges.edit_anew();
   procedure.entry = request.entry;
   procedure.range = request.range;
   base_ = request.range.begin;
@@ -271,11 +271,12 @@ void Discoverer::build_blocks(Procedure& procedure) {
   procedure.insns.reserve(found_.size());
   size_t leaders = 0;
   for (const uint64_t word : leaders_) leaders += static_cast<size_t>(std::popcount(word));
-  procedure.blocks.reserve(leaders);
+  std::vector<Block>& blocks = procedure.blocks.edit_anew();
+  blocks.reserve(leaders);
   for_each_leader([&](uint32_t offset) {
     if (index_[offset] == 0) return;
     Found& leader = found_[index_[offset] - 1];
-    leader.block = static_cast<BlockIndex>(procedure.blocks.size());
+    leader.block = static_cast<BlockIndex>(blocks.size());
     Block block;
     block.offset = offset;
     block.first_insn = static_cast<uint32_t>(procedure.insns.size());
@@ -292,7 +293,7 @@ void Discoverer::build_blocks(Procedure& procedure) {
     block.size_bytes = cursor - offset;
     find_return_by_jump(std::span(procedure.insns).subspan(block.first_insn), base_, view_);
     block.end = procedure.insns.back().flow;
-    procedure.blocks.push_back(block);
+    blocks.push_back(block);
   });
 }
 
@@ -347,8 +348,9 @@ void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedur
     edges_.push_back(Edge{from, to, to == kExitBlock ? EdgeKind::kLeave : kind, target});
   };
   edges_.clear();
-  for (BlockIndex i = 0; i < procedure.blocks.size(); ++i) {
-    Block& block = procedure.blocks[i];
+  std::vector<Block>& blocks = procedure.blocks.edit();
+  for (BlockIndex i = 0; i < blocks.size(); ++i) {
+    Block& block = blocks[i];
     block.first_edge = static_cast<uint32_t>(edges_.size());
     const isa::Insn& last = procedure.insns[block.first_insn + block.insn_count - 1];
     const LinkAddr next = procedure.end_of(block);
@@ -387,7 +389,7 @@ void Discoverer::build_edges(const DiscoverRequest& request, Procedure& procedur
     }
     block.edge_count = static_cast<uint32_t>(edges_.size()) - block.first_edge;
   }
-  procedure.edges.assign(edges_.begin(), edges_.end());
+  procedure.edges.edit_anew().assign(edges_.begin(), edges_.end());
 }
 
 void Discoverer::note_entry_looked_at(LinkAddr at, size_t size_bytes, EntryFlags& flags) {
@@ -465,15 +467,16 @@ void Discoverer::compute_flags(const DiscoverRequest& request, Procedure& proced
       }
     }
   }
-  for (Block& block : procedure.blocks) block.flags_live_in = 0;
+  std::vector<Block>& blocks = procedure.blocks.edit();
+  for (Block& block : blocks) block.flags_live_in = 0;
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t i = procedure.blocks.size(); i-- > 0;) {
-      Block& block = procedure.blocks[i];
+    for (size_t i = blocks.size(); i-- > 0;) {
+      Block& block = blocks[i];
       uint8_t out = transfer_[i].out_fixed;
       if (block.end != Flow::kCall) {
         for (const Edge& edge : procedure.edges_of(block)) {
-          if (edge.to != kExitBlock) out |= procedure.blocks[edge.to].flags_live_in;
+          if (edge.to != kExitBlock) out |= blocks[edge.to].flags_live_in;
         }
       }
       const auto in = static_cast<uint8_t>(transfer_[i].read | (out & ~transfer_[i].written));

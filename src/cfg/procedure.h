@@ -38,6 +38,7 @@
 
 #include "base/address.h"
 #include "base/flat_map.h"
+#include "base/shared_vector.h"
 #include "isa/insn.h"
 
 namespace tally::cfg {
@@ -91,9 +92,9 @@ struct Block {
 struct Procedure {
   LinkAddr entry;
   LinkRange range;            // where blocks may lie
-  std::vector<Block> blocks;  // sorted by offset
+  SharedVector<Block> blocks;  // sorted by offset
   std::vector<isa::Insn> insns;
-  std::vector<Edge> edges;  // grouped by `from`
+  SharedVector<Edge> edges;  // grouped by `from`
   BlockIndex entry_block = 0;
 
   LinkAddr address_of(const Block& block) const { return range.begin + block.offset; }

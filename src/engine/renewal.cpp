@@ -227,41 +227,43 @@ void Renewals::end_rest() {
   next_look_ = std::max(next_look_, regular_look_);
 }
 
+std::optional<Renewals::Solved> Renewals::solve(const UnitFlows& flows, uint32_t id,
+                                                const std::vector<BlockRef>& open) const {
+  const Unit& unit = cache_.unit(id);
+  if (flows.is_begun_inside(unit) || unit.left_to_callers()) return std::nullopt;
+  UnitEquations equations = flows.equations_of(unit);
+  for (const BlockRef& call : open) {
+    if (call.unit == id) equations.abnormal.push_back({call.block, 0, 1});
+  }
+  auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
+  if (!solution || !solution->balanced()) return std::nullopt;
+  return Solved{id, std::move(*solution)};
+}
+
 std::vector<Renewals::Solved> Renewals::solve(const UnitFlows& flows,
                                               const std::vector<uint32_t>& units,
                                               const std::vector<BlockRef>& open) const {
   std::vector<Solved> result;
   for (const uint32_t id : units) {
-    const Unit& unit = cache_.unit(id);
-    if (flows.is_begun_inside(unit) || unit.left_to_callers()) continue;
-    UnitEquations equations = flows.equations_of(unit);
-    for (const BlockRef& call : open) {
-      if (call.unit == id) equations.abnormal.push_back({call.block, 0, 1});
-    }
-    auto solution = placement::propagate(equations.graph, equations.measured, equations.abnormal);
-    if (solution && solution->balanced()) result.push_back({id, std::move(*solution)});
+    if (auto solved = solve(flows, id, open)) result.push_back(std::move(*solved));
   }
   return result;
 }
 
-// With what has run of each edge.
-std::vector<Renewal> Renewals::weighed(const std::vector<Solved>& solved) const {
-  std::vector<Renewal> result;
-  for (const Solved& one : solved) {
-    const Unit& unit = cache_.unit(one.unit);
-    const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, one.solution);
-    // Without edges, all that is known is how often the one block has run.
-    const uint64_t only = one.solution.nodes[0].value;
-    const auto [lightest, heaviest] = counts.empty()
-                                          ? std::ranges::minmax_result<uint64_t>{only, only}
-                                          : std::ranges::minmax(counts);
-    const bool nothing_to_choose_by = lightest == heaviest;
-    if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) continue;
-    Renewal renewal{one.unit, heaviest, {}};
-    append_steps(counts, heaviest, renewal.steps);
-    result.push_back(std::move(renewal));
-  }
-  return result;
+// With what has run of each edge; nothing where that is no reason to translate the unit again.
+std::optional<Renewal> Renewals::weighed(const Solved& solved) const {
+  const Unit& unit = cache_.unit(solved.unit);
+  const std::vector<uint64_t> counts = counts_of_edges(unit.procedure, solved.solution);
+  // Without edges, all that is known is how often the one block has run.
+  const uint64_t only = solved.solution.nodes[0].value;
+  const auto [lightest, heaviest] = counts.empty()
+                                        ? std::ranges::minmax_result<uint64_t>{only, only}
+                                        : std::ranges::minmax(counts);
+  const bool nothing_to_choose_by = lightest == heaviest;
+  if (!compacts_ && nothing_to_choose_by && !cache_.has_former_returns(unit)) return std::nullopt;
+  Renewal renewal{solved.unit, heaviest, {}};
+  append_steps(counts, heaviest, renewal.steps);
+  return renewal;
 }
 
 // Units stand for procedures and their entries, the first for all those of a procedure.
@@ -414,7 +416,13 @@ void Renewals::translate_again(std::vector<uint32_t> units, const Still& still) 
     units = pair_returns(flows, std::move(units), still.open, now);
   }
   std::erase_if(units, [&](uint32_t unit) { return contains(still.occupied, unit); });
-  std::vector<Renewal> renewals = weighed(solve(flows, units, still.open));
+  // One after the other: of a large program, all solutions at once take tens of megabytes.
+  std::vector<Renewal> renewals;
+  for (const uint32_t unit : units) {
+    const std::optional<Solved> solved = solve(flows, unit, still.open);
+    std::optional<Renewal> renewal = solved ? weighed(*solved) : std::nullopt;
+    if (renewal) renewals.push_back(std::move(*renewal));
+  }
   cache_.expect_to_compact(false);
   if (!std::exchange(compacts_, false)) return cache_.renew(renewals, now);
   const std::vector<uint32_t> hot = worthwhile(now);

@@ -137,9 +137,11 @@ class Renewals {
   };
   void note_counted(Clock::time_point now, const std::vector<uint64_t>& counters);
   std::vector<bool> idle_units(const std::vector<uint64_t>& counters) const;
+  std::optional<Solved> solve(const UnitFlows& flows, uint32_t unit,
+                              const std::vector<BlockRef>& open) const;
   std::vector<Solved> solve(const UnitFlows& flows, const std::vector<uint32_t>& units,
                             const std::vector<BlockRef>& open) const;
-  std::vector<Renewal> weighed(const std::vector<Solved>& solved) const;
+  std::optional<Renewal> weighed(const Solved& solved) const;
   std::vector<uint32_t> busy(const std::vector<uint64_t>& counters, uint64_t part) const;
   bool asks_for_pairs(const std::vector<Solved>& solved, const UnitFlows& flows,
                       const std::vector<uint64_t>& counters) const;

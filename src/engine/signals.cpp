@@ -50,8 +50,7 @@ uint64_t Signals::tcb_u64(uint32_t slot, uint32_t offset) const {
 
 CacheAddr Signals::copy_of(BlockRef ref, uint32_t insn) const {
   const Unit& unit = cache_.unit(ref.unit);
-  const uint32_t index = unit.procedure.blocks[ref.block].first_insn + insn;
-  return unit.code.address(unit.code.insn_offset[index]);
+  return unit.code.address(unit.code.offset_of_insn(ref.block, insn));
 }
 
 TargetAddr Signals::end_of(BlockRef ref) const {

@@ -181,15 +181,15 @@ bool KeptTranslated::read_blocks(ByteReader& in, Unit& unit) {
     const uint8_t end = in.u8();
     block.from_jump_table = in.u8() != 0;
     const uint32_t counter = index_or_none(in);
-    unit.code.blocks[b].probe_insn = index_or_none(in);
+    unit.code.blocks.make(b).probe_insn = index_or_none(in);
     if (end > static_cast<uint8_t>(isa::Flow::kUnsupported)) return false;
     if (counter != UINT32_MAX && !counter_fits(counter)) return false;
     block.end = static_cast<isa::Flow>(end);
     unit.plan.block_counter.push_back(static_cast<int32_t>(counter));
-    unit.procedure.blocks.push_back(block);
+    unit.procedure.blocks.edit().push_back(block);
   }
   const auto sizes = in.bytes(in.uleb());
-  unit.insn_sizes.assign(sizes.begin(), sizes.end());
+  unit.insn_sizes.edit().assign(sizes.begin(), sizes.end());
   return in.ok();
 }
 
@@ -207,7 +207,7 @@ bool KeptTranslated::read_edges(ByteReader& in, Unit& unit) {
     if (counter != UINT32_MAX && !counter_fits(counter)) return false;
     edge.kind = static_cast<cfg::EdgeKind>(kind);
     unit.plan.edge_counter.push_back(static_cast<int32_t>(counter));
-    unit.procedure.edges.push_back(edge);
+    unit.procedure.edges.edit().push_back(edge);
   }
   return in.ok();
 }

@@ -521,7 +521,7 @@ Position Ledger::locate_in_block(const Unit& unit, uint32_t block, uint32_t offs
     }
     return behind_return(unit.module->to_target(unit.address_of(block)));
   }
-  const uint32_t* first = unit.code.insn_offset.data() + b.first_insn;
+  const uint32_t* first = unit.code.insn_offset.data() + code.first_insn;
   const uint32_t* last = first + b.insn_count;
   const auto index = static_cast<uint32_t>(std::upper_bound(first, last, offset) - first);
   Position p;

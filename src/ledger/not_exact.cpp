@@ -37,7 +37,7 @@ void name_shared_landings(const Unit& unit, const placement::Solution& solution,
                           std::vector<profile::Issue>& issues) {
   if (!unit.open_calls) return;
   std::map<uint32_t, uint32_t> counted;  // by the block behind: the edge whose counter runs
-  const std::vector<cfg::Edge>& edges = unit.procedure.edges;
+  const SharedVector<cfg::Edge>& edges = unit.procedure.edges;
   for (uint32_t e = 0; e < edges.size(); ++e) {
     if (edges[e].kind == cfg::EdgeKind::kCallReturn) counted[edges[e].to] = e;
   }

@@ -129,8 +129,9 @@ void UnitEmitter::apply_near_fixups() {
 
 void UnitEmitter::emit_next(BlockIndex b, uint32_t edge_index) {
   if (has_probe(edge_index)) {
-    code_.blocks[b].edge_counted = emit_edge_probe(edge_index);
-    code_.blocks[b].inline_edge = edge_index;
+    BlockCode& code = code_.blocks.make(b);
+    code.edge_counted = emit_edge_probe(edge_index);
+    code.inline_edge = edge_index;
   }
   emit_jump_along(b, edge_index, true);
 }

@@ -28,12 +28,16 @@ void UnitEmitter::emit_late(std::span<const BlockIndex> blocks, UnitCode& code) 
   code_.late.push_back(part);
   code_.size_bytes += part.end - part.begin;
   code_.is_whole = !leaves_out_;
-  if (code_.is_whole) std::vector<uint32_t>().swap(code_.wait_of);
+  if (code_.is_whole) {
+    std::vector<uint32_t>().swap(code_.wait_of);
+    std::vector<std::pair<uint32_t, uint32_t>>().swap(code_.return_edges);
+  }
   code = std::move(code_);
 }
 
 void UnitEmitter::leave_out(BlockIndex begin, BlockIndex end) {
   code_.is_whole = false;
+  keep_return_edges();
   code_.order.resize(begin);
   code_.wait_of.assign(code_.blocks.size(), UnitCode::Wait::kNone);
   code_.left_out.link = static_cast<uint32_t>(code_.links.size());

@@ -10,13 +10,13 @@ UnitCode UnitEmitter::emit() {
   hot_base_ = hot_.offset();
   cold_base_ = cold_.offset();
   code_.blocks.resize(procedure_.blocks.size());
-  code_.insn_offset.resize(procedure_.insns.size());
   find_return_edges();
   find_places();
   const auto count = static_cast<BlockIndex>(procedure_.blocks.size());
   const BlockIndex in_body = plan_.order.empty() ? count : plan_.in_body;
   code_.order = plan_.order;
   leaves_out_ = request_.defer && in_body < count;
+  code_.blocks.reserve_more(leaves_out_ ? in_body : count);
   emit_part(0, in_body, code_.body);
   code_.body_bytes = at();
   as_ = &cold_;
@@ -42,10 +42,28 @@ void UnitEmitter::finish_part(UnitCode::Part& part) {
 }
 
 void UnitEmitter::find_return_edges() {
+  return_edge_.assign(procedure_.blocks.size(), BlockCode::kNone);
   for (uint32_t e = 0; e < procedure_.edges.size(); ++e) {
     const Edge& edge = procedure_.edges[e];
-    if (edge.kind == EdgeKind::kCallReturn) code_.blocks[edge.to].return_edge = e;
+    if (edge.kind == EdgeKind::kCallReturn) return_edge_[edge.to] = e;
   }
+}
+
+// As late parts find them.
+void UnitEmitter::keep_return_edges() {
+  const auto count = std::ranges::count_if(
+      return_edge_, [](uint32_t edge) { return edge != BlockCode::kNone; });
+  code_.return_edges.reserve(static_cast<size_t>(count));
+  for (BlockIndex b = 0; b < return_edge_.size(); ++b) {
+    if (return_edge_[b] != BlockCode::kNone) code_.return_edges.emplace_back(b, return_edge_[b]);
+  }
+}
+
+uint32_t UnitEmitter::return_edge_of(BlockIndex b) const {
+  if (!is_late_) return return_edge_[b];
+  const auto found = std::ranges::lower_bound(code_.return_edges, std::pair(b, 0u));
+  const bool is_there = found != code_.return_edges.end() && found->first == b;
+  return is_there ? found->second : BlockCode::kNone;
 }
 
 void UnitEmitter::find_places() {
@@ -54,7 +72,7 @@ void UnitEmitter::find_places() {
 }
 
 void UnitEmitter::emit_landing(BlockIndex b) {
-  BlockCode& code = code_.blocks[b];
+  BlockCode& code = code_.blocks.make(b);
   const cfg::Block& block = procedure_.blocks[b];
   code.landing = at();
   if (request_.compare == Compare::kAll64) {
@@ -64,7 +82,7 @@ void UnitEmitter::emit_landing(BlockIndex b) {
   }
   code.landing_accept = at();
   if (request_.where != 0) as_->mov_gs32_imm(tcb::kWhere, request_.where);
-  const int32_t counter = number_of_edge(code.return_edge);
+  const int32_t counter = number_of_edge(return_edge_of(b));
   const auto live = static_cast<uint8_t>(block.flags_live_in | request_.flags_assumed_live);
   const uint32_t counted = emit_counter_and_rcx(
       *as_, counter == kNoCounter ? kCountNothing : static_cast<uint32_t>(counter), live);
@@ -80,7 +98,7 @@ uint32_t UnitEmitter::counter_position(const cfg::Block& block, uint8_t& live) c
 void UnitEmitter::emit_block(BlockIndex b) {
   block_ = b;
   const cfg::Block& block = procedure_.blocks[b];
-  BlockCode& code = code_.blocks[b];
+  BlockCode& code = code_.blocks.make(b);
   emit_front(b);
   if (behind_a_call(b)) emit_landing(b);
   code.label = at();
@@ -97,6 +115,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
   if (code.counts_in_return) code.probe_insn = block.insn_count;
   if (induction != nullptr) code.probe_insn = induction->insn + 1;
   jump_ = jump_of(b);
+  code.first_insn = static_cast<uint32_t>(code_.insn_offset.size());
   for (uint32_t i = 0; i < block.insn_count; ++i) {
     const uint32_t index = block.first_insn + i;
     if (i == code.probe_insn) {
@@ -105,7 +124,7 @@ void UnitEmitter::emit_block(BlockIndex b) {
     }
     emit_events(index);
     if (jump_.head && i == jump_.head->jump.first) emit_index_head();
-    code_.insn_offset[index] = at();
+    code_.insn_offset.push_back(at());
     const Insn& insn = procedure_.insns[index];
     if (insn.flow == Flow::kNone) {
       copy(insn);
@@ -360,7 +379,7 @@ void UnitEmitter::emit_indirect(BlockIndex b, const Insn& insn) {
 }
 
 void UnitEmitter::emit_return(const Insn& insn) {
-  BlockCode& code = code_.blocks[block_];
+  BlockCode& code = code_.blocks.make(block_);
   code.pops_more = insn.return_pop_bytes != 0;
   as_->mov_gs_rcx(tcb::kSpillRcx);
   if (code.counts_in_return) {

@@ -213,7 +213,6 @@ struct BlockCode {
   static constexpr uint32_t kNone = UINT32_MAX;
   uint32_t label = kNone;         // where branches inside the unit enter
   uint32_t landing = kNone;       // return landing; kNone if the block is not behind a call
-  uint32_t return_edge = kNone;   // by which a call comes back to the block
   uint32_t landing_accept = 0;    // behind the landing's comparison, if it has one
   uint32_t return_counted = 0;    // from here to `label` the return edge has been counted
   uint32_t probe_begin = 0;       // the block's counter
@@ -223,9 +222,40 @@ struct BlockCode {
   uint32_t end = 0;               // end of the block's code
   uint32_t edge_counted = 0;      // inline counter of an edge: counted from here on (0: none)
   uint32_t inline_edge = 0;       // that edge
+  uint32_t first_insn = 0;        // its first instruction's place in UnitCode::insn_offset
   bool pops_more = false;         // a return that pops more than its address
   bool counts_in_return = false;  // the return, which has spilled rcx, counts before it pops
   bool exists() const { return label != kNone; }
+};
+
+// By block.  Of a large program most blocks have no code and never get any: they take four bytes.
+class BlockCodes {
+ public:
+  size_t size() const { return place_of_.size(); }
+  void resize(size_t blocks) { place_of_.resize(blocks, kNowhere); }
+  void reserve_more(size_t codes) { codes_.reserve(codes_.size() + codes); }
+  const BlockCode& operator[](size_t block) const {
+    static constexpr BlockCode kNone;
+    const uint32_t place = place_of_[block];
+    return place == kNowhere ? kNone : codes_[place];
+  }
+  // To be filled in.  References to others do not last.
+  BlockCode& make(size_t block) {
+    uint32_t& place = place_of_[block];
+    if (place == kNowhere) {
+      place = static_cast<uint32_t>(codes_.size());
+      codes_.emplace_back();
+    }
+    return codes_[place];
+  }
+  // Those that have been made, in that order.
+  std::span<const BlockCode> made() const { return codes_; }
+  std::span<BlockCode> made() { return codes_; }
+
+ private:
+  static constexpr uint32_t kNowhere = UINT32_MAX;
+  std::vector<uint32_t> place_of_;
+  std::vector<BlockCode> codes_;
 };
 
 // Room in front of a block, which ends where the block begins, for the stub of one indirect branch
@@ -292,6 +322,8 @@ struct UnitCode {
     uint32_t begin = 0, end = 0;
   };
   std::vector<LatePart> late;  // sorted by offset
+  // While some are left out: blocks that calls come back to, each with the edge, sorted.
+  std::vector<std::pair<uint32_t, uint32_t>> return_edges;
   struct Wait {
     static constexpr uint32_t kNone = UINT32_MAX;
     CacheAddr address;           // of an ask, or of a stub where five bytes may be replaced at once
@@ -331,8 +363,12 @@ struct UnitCode {
     return address >= cold_begin ? static_cast<uint32_t>(address - cold_begin) + kColdOffset
                                  : static_cast<uint32_t>(address - begin);
   }
-  std::vector<uint32_t> insn_offset;  // by instruction: where its copy begins, behind its probes
-  std::vector<BlockCode> blocks;
+  // Where instructions' copies begin, behind their probes: a block's from its `first_insn` on.
+  std::vector<uint32_t> insn_offset;
+  uint32_t offset_of_insn(uint32_t block, uint32_t insn) const {
+    return insn_offset[blocks[block].first_insn + insn];
+  }
+  BlockCodes blocks;
   std::vector<Front> fronts;  // as they lie in the body
   // Blocks as they lie in the body, the cold part, the late ones; empty: all, by address.
   std::vector<uint32_t> order;
@@ -365,6 +401,20 @@ struct UnitCode {
     CacheAddr resume;  // behind the probe
   };
   std::vector<EventResume> events;
+  // Nobody runs there any more: what only tells where in the code somebody is.
+  void forget_places() {
+    const size_t all = blocks.size();
+    blocks = BlockCodes();
+    blocks.resize(all);
+    std::vector<uint32_t>().swap(insn_offset);
+    std::vector<uint32_t>().swap(order);
+    std::vector<uint32_t>().swap(wait_of);
+    std::vector<Wait>().swap(waits);
+    std::vector<WaitField>().swap(wait_fields);
+    std::vector<Thunk>().swap(thunks);
+    std::vector<Mark>().swap(marks);
+    std::vector<std::pair<uint32_t, uint32_t>>().swap(return_edges);
+  }
 };
 
 // Addresses that generated code refers to.

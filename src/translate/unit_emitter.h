@@ -159,11 +159,13 @@ class UnitEmitter {
 
   // The edge that comes back from a call into each block; at most one unless code overlaps.
   void find_return_edges();
+  void keep_return_edges();
   void find_places();
   BlockIndex in_order(BlockIndex i) const { return plan_.order.empty() ? i : plan_.order[i]; }
   // Whether control can fall into another block from the one that is being emitted.
   bool falls_into(BlockIndex to) const { return next_ == to && !behind_a_call(to); }
-  bool behind_a_call(BlockIndex b) const { return code_.blocks[b].return_edge != BlockCode::kNone; }
+  uint32_t return_edge_of(BlockIndex b) const;
+  bool behind_a_call(BlockIndex b) const { return return_edge_of(b) != BlockCode::kNone; }
 
   void emit_landing(BlockIndex b);
 
@@ -347,6 +349,7 @@ class UnitEmitter {
   BlockIndex next_ = cfg::kExitBlock;  // that will lie behind it
   Jump jump_;                          // of its end
   std::vector<uint32_t> place_;        // emit: by block, in the order
+  std::vector<uint32_t> return_edge_;  // by block: by which a call comes back to it, or kNone
   bool is_late_ = false;
   std::span<const BlockIndex> late_;  // emit_late: what is to be emitted
   std::vector<BlockIndex> far_, too_far_;
