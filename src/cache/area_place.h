@@ -2,12 +2,12 @@
 //
 // Problem.  Code caches must be within 2 GB of the modules whose code they hold.  Of what the
 // program will map later, the kernel chooses most of the addresses by what is free; but the heap
-// (`brk`) grows upwards from one place.  Whatever lies there ends it: malloc goes on with mmap, which
-// is another execution, and a program with an allocator of its own is out of memory.
+// (`brk`) grows upwards from one place.  Whatever lies there ends it: malloc goes on with mmap,
+// which is another execution, and a program with an allocator of its own is out of memory.
 //
-// Idea.  Ask the kernel where the heap begins.  (It is chosen by lot, up to 32 MB behind the program
-// on older kernels and up to a gigabyte on newer ones.)  What ends below that place is never in its
-// way; of places above it the one with most room in front is taken.
+// Idea.  Ask the kernel where the heap begins.  (It is chosen by lot, up to 32 MB behind the
+// program on older kernels and up to a gigabyte on newer ones.)  What ends below that place is
+// never in its way; of places above it the one with most room in front is taken.
 //
 //     fixed-address program    heap begins        heap could grow to         tables
 //     | 0x400000 ... |  area?  |  >>>  ...                     |    area?    | 0x70000000

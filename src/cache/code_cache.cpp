@@ -401,7 +401,8 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   unit.first_check = static_cast<uint32_t>(checks_.size());
   EmitRequest request = emit_request(unit, procedure, area);
   request.defer = may_defer(unit) && (unit.confirmed || !unit.plan.followed.empty());
-  if (defers_always_ && may_defer(unit)) {
+  const bool is_over = !unit.plan.order.empty() && unit.plan.in_body == 0;
+  if (defers_always_ && may_defer(unit) && !is_over) {
     leave_entry_alone_in_body(procedure, unit.id % 2 == 0 ? LeftOut::kTogether : LeftOut::kInParts,
                               unit.plan);
     unit.idle_edges.assign(procedure.edges.size(), 1);

@@ -85,10 +85,13 @@ bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Ren
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    MeasuredWeights measured{
-        {},    renewal.steps,    optimizations_.has(Optimization::kOrder),
-        false, may_defer(*unit), followed(),
-        renewal.is_over};
+    MeasuredWeights measured{{},
+                             renewal.steps,
+                             optimizations_.has(Optimization::kOrder),
+                             false,
+                             may_defer(*unit),
+                             followed(),
+                             renewal.is_over};
     if (may_induce(*unit)) {
       measured.is_inductive = inductive_blocks(procedure, unit->insn_sizes, view);
     }

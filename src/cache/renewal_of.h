@@ -1,8 +1,8 @@
 // What is to be translated again in mid-run, and what is known of it (renew.cpp, compact.cpp).
 //
-// A unit's counts are those since it was made.  What had run before then shows in which of its blocks
-// had code at first, as only those get theirs at once that had; or in a number that is handed on, as
-// what seems to be over gets none at all.
+// A unit's counts are those since it was made.  What had run before then shows in which of its
+// blocks had code at first, as only those get theirs at once that had; or in a number that is
+// handed on, as what seems to be over gets none at all.
 #pragma once
 
 #include <cstdint>

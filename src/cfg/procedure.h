@@ -91,7 +91,7 @@ struct Block {
 
 struct Procedure {
   LinkAddr entry;
-  LinkRange range;            // where blocks may lie
+  LinkRange range;             // where blocks may lie
   SharedVector<Block> blocks;  // sorted by offset
   std::vector<isa::Insn> insns;
   SharedVector<Edge> edges;  // grouped by `from`

@@ -429,7 +429,8 @@ void Renewals::translate_again(std::vector<uint32_t> units, const Still& still) 
   const std::vector<bool> is_idle = idle_units(now);
   for (Renewal& one : renewals) {
     one.for_now = !contains(hot, one.unit);
-    const bool is_open = std::ranges::find(still.open, one.unit, &BlockRef::unit) != still.open.end();
+    const bool is_open =
+        std::ranges::find(still.open, one.unit, &BlockRef::unit) != still.open.end();
     one.is_over = is_idle[one.unit] && one.heaviest < kSeldom && !is_open;
   }
   const uint64_t before = cache_.stats().code_bytes;

@@ -10,7 +10,8 @@ namespace tally::tracee {
 
 namespace {
 
-// A number of /proc/PID/stat, counted from 1 as in proc(5); from the fourth on.  0 if there is none.
+// A number of /proc/PID/stat, counted from 1 as in proc(5); from the fourth on.  0 if there is
+// none.
 uint64_t field_of_stat(pid_t pid, int field) {
   const std::string stat = contents_of("/proc/" + std::to_string(pid) + "/stat");
   // The name, in brackets, may hold anything.  It is the second.

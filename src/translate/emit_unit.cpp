@@ -51,8 +51,8 @@ void UnitEmitter::find_return_edges() {
 
 // As late parts find them.
 void UnitEmitter::keep_return_edges() {
-  const auto count = std::ranges::count_if(
-      return_edge_, [](uint32_t edge) { return edge != BlockCode::kNone; });
+  const auto count =
+      std::ranges::count_if(return_edge_, [](uint32_t edge) { return edge != BlockCode::kNone; });
   code_.return_edges.reserve(static_cast<size_t>(count));
   for (BlockIndex b = 0; b < return_edge_.size(); ++b) {
     if (return_edge_[b] != BlockCode::kNone) code_.return_edges.emplace_back(b, return_edge_[b]);

@@ -28,11 +28,11 @@ cfg::Procedure procedure_at(LinkAddr entry, uint32_t blocks) {
     block.offset = 16 * b;
     block.first_edge = static_cast<uint32_t>(p.edges.size());
     const bool last = b + 1 == blocks;
-    if (last) p.edges.push_back({b, cfg::kExitBlock, cfg::EdgeKind::kReturn, {}});
-    if (!last) p.edges.push_back({b, b / 2, cfg::EdgeKind::kTaken, {}});
-    if (!last) p.edges.push_back({b, b + 1, cfg::EdgeKind::kFallthrough, {}});
+    if (last) p.edges.edit().push_back({b, cfg::kExitBlock, cfg::EdgeKind::kReturn, {}});
+    if (!last) p.edges.edit().push_back({b, b / 2, cfg::EdgeKind::kTaken, {}});
+    if (!last) p.edges.edit().push_back({b, b + 1, cfg::EdgeKind::kFallthrough, {}});
     block.edge_count = static_cast<uint32_t>(p.edges.size()) - block.first_edge;
-    p.blocks.push_back(block);
+    p.blocks.edit().push_back(block);
   }
   return p;
 }

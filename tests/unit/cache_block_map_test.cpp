@@ -17,7 +17,7 @@ cfg::Procedure procedure_at(uint64_t begin, const std::vector<uint32_t>& offsets
     cfg::Block block;
     block.offset = offset;
     block.size_bytes = 1;
-    p.blocks.push_back(block);
+    p.blocks.edit().push_back(block);
   }
   return p;
 }

@@ -125,13 +125,13 @@ TEST(CounterNumbers, NoPageIsBegunWhileThereIsRoom) {
 // Blocks 0 -> 1 (taken 255), 0 -> 2 (taken never), 1 -> EXIT, 2 -> EXIT.
 cfg::Procedure branching() {
   cfg::Procedure procedure;
-  procedure.blocks.resize(3);
-  procedure.blocks[0].edge_count = 2;
-  procedure.blocks[1].first_edge = procedure.blocks[2].first_edge = 2;
-  procedure.edges.resize(2);
-  procedure.edges[0].from = procedure.edges[1].from = 0;
-  procedure.edges[0].to = 1;
-  procedure.edges[1].to = 2;
+  procedure.blocks.edit().resize(3);
+  procedure.blocks.edit()[0].edge_count = 2;
+  procedure.blocks.edit()[1].first_edge = procedure.blocks.edit()[2].first_edge = 2;
+  procedure.edges.edit().resize(2);
+  procedure.edges.edit()[0].from = procedure.edges.edit()[1].from = 0;
+  procedure.edges.edit()[0].to = 1;
+  procedure.edges.edit()[1].to = 2;
   return procedure;
 }
 
@@ -173,11 +173,11 @@ TEST(ExpectedOfCounters, GoesByTheCount) {
 TEST(ExpectedOfCounters, ABlockIsLedToByTheJumpThatLeadsThereMost) {
   // Blocks 0 and 1 jump through tables to 2 and 3; nothing else leads there.
   cfg::Procedure procedure;
-  procedure.blocks.resize(4);
+  procedure.blocks.edit().resize(4);
   translate::Plan plan;
   plan.block_counter.assign(4, translate::kNoCounter);
   for (const auto& [from, to] : {std::pair(0u, 2u), {1u, 2u}, {0u, 3u}, {1u, 3u}}) {
-    cfg::Edge& edge = procedure.edges.emplace_back();
+    cfg::Edge& edge = procedure.edges.edit().emplace_back();
     edge.from = from;
     edge.to = to;
     edge.kind = cfg::EdgeKind::kTableJump;
@@ -195,7 +195,7 @@ TEST(ExpectedOfCounters, ABlockIsLedToByTheJumpThatLeadsThereMost) {
 
 TEST(ExpectedOfCounters, ABlockWithoutEdgesRunsAsOftenAsItsProcedure) {
   cfg::Procedure procedure;
-  procedure.blocks.resize(1);
+  procedure.blocks.edit().resize(1);
   translate::Plan plan;
   plan.block_counter = {0};
   EXPECT_EQ(engine::expected_counts(procedure, plan, 1, {}, 20).counters[0], Expected::kBusy);

@@ -25,14 +25,14 @@ cfg::Procedure random_procedure(std::mt19937& random, uint32_t count) {
     block.offset = 16 * b;
     block.first_edge = static_cast<uint32_t>(p.edges.size());
     const bool last = b + 1 == count;
-    if (last) p.edges.push_back({b, cfg::kExitBlock, cfg::EdgeKind::kReturn, {}});
+    if (last) p.edges.edit().push_back({b, cfg::kExitBlock, cfg::EdgeKind::kReturn, {}});
     if (!last && random() % 3 != 0) {
       const auto to = static_cast<uint32_t>(random() % count);
-      p.edges.push_back({b, to, cfg::EdgeKind::kTaken, {}});
+      p.edges.edit().push_back({b, to, cfg::EdgeKind::kTaken, {}});
     }
-    if (!last) p.edges.push_back({b, b + 1, cfg::EdgeKind::kFallthrough, {}});
+    if (!last) p.edges.edit().push_back({b, b + 1, cfg::EdgeKind::kFallthrough, {}});
     block.edge_count = static_cast<uint32_t>(p.edges.size()) - block.first_edge;
-    p.blocks.push_back(block);
+    p.blocks.edit().push_back(block);
   }
   return p;
 }
@@ -203,12 +203,12 @@ TEST(EdgeWeights, AreFoundForTheSameGraphOnly) {
   };
   EXPECT_FALSE(refused([](cfg::Procedure&) {}));
   EXPECT_TRUE(refused([](cfg::Procedure& o) { o.entry = LinkAddr(0x1001); }));
-  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.blocks[3].offset += 1; }));
-  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges[0].to += 1; }));
-  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges[0].kind = cfg::EdgeKind::kJump; }));
-  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.back().target = LinkAddr(5); }));
-  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.pop_back(); }));
-  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.clear(); }));
+  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.blocks.edit()[3].offset += 1; }));
+  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.edit()[0].to += 1; }));
+  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.edit()[0].kind = cfg::EdgeKind::kJump; }));
+  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.edit().back().target = LinkAddr(5); }));
+  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.edit().pop_back(); }));
+  EXPECT_TRUE(refused([](cfg::Procedure& o) { o.edges.edit().clear(); }));
 }
 
 TEST(EdgeWeights, ALargeRunsReplaceASmallOnes) {
@@ -243,7 +243,7 @@ TEST(EdgeWeights, TellHowOftenProceduresRan) {
   std::mt19937 random(6);
   const cfg::Procedure p = random_procedure(random, 12);
   cfg::Procedure slot = p;
-  slot.edges.clear();
+  slot.edges.edit().clear();
   bool news = false;
   for (const cfg::Procedure& procedure : {p, slot}) {
     std::vector<Count> counts(procedure.edges.size(), {9, Origin::kMeasured});
@@ -295,11 +295,11 @@ TEST(EdgeWeights, AreConfirmedByARunOfTheSameWays) {
 // counted.
 TEST(EdgeWeights, TargetsOfTablesHaveWhatCameByNoOtherEdge) {
   cfg::Procedure p;
-  p.blocks.resize(4);
-  p.edges = {{0, 1, cfg::EdgeKind::kTableJump, {}},
-             {0, 2, cfg::EdgeKind::kTableJump, {}},
-             {0, 3, cfg::EdgeKind::kTableJump, {}},
-             {1, 2, cfg::EdgeKind::kJump, {}}};
+  p.blocks.edit().resize(4);
+  p.edges.edit() = {{0, 1, cfg::EdgeKind::kTableJump, {}},
+                    {0, 2, cfg::EdgeKind::kTableJump, {}},
+                    {0, 3, cfg::EdgeKind::kTableJump, {}},
+                    {1, 2, cfg::EdgeKind::kJump, {}}};
   placement::Solution solution;
   for (const uint64_t count : {0, 0, 0, 40}) solution.edges.push_back({count, Origin::kMeasured});
   for (const uint64_t count : {90, 40, 65, 0}) solution.nodes.push_back({count, Origin::kDerived});

@@ -129,7 +129,7 @@ TEST(CacheLikelihood, Calls) {
 
 TEST(CacheLikelihood, WithoutInstructionsNothingIsSaid) {
   cfg::Procedure procedure;
-  procedure.blocks.resize(1);
+  procedure.blocks.edit().resize(1);
   placement::Graph graph = make_graph(procedure);
   set_likelihoods(procedure, {}, graph);
   EXPECT_TRUE(graph.calls.empty());

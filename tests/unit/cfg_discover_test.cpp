@@ -94,7 +94,9 @@ std::vector<std::string> edges(const Procedure& procedure, uint32_t offset) {
 }
 
 const Block& block(const Procedure& procedure, uint32_t offset) {
-  return procedure.blocks.at(procedure.block_at(procedure.range.begin + offset));
+  const uint32_t index = procedure.block_at(procedure.range.begin + offset);
+  CHECK(index < procedure.blocks.size()) << "no block at " << offset;
+  return procedure.blocks[index];
 }
 
 using Offsets = std::vector<uint32_t>;

@@ -54,16 +54,16 @@ cfg::Procedure random_procedure(std::mt19937& random) {
     block.first_edge = static_cast<uint32_t>(p.edges.size());
     if (b + 1 == count) {
       block.end = isa::Flow::kReturn;
-      p.edges.push_back({b, cfg::kExitBlock, cfg::EdgeKind::kReturn, {}});
+      p.edges.edit().push_back({b, cfg::kExitBlock, cfg::EdgeKind::kReturn, {}});
     } else {
       if (below(3) != 0) {
         block.end = isa::Flow::kConditional;
-        p.edges.push_back({b, below(count), cfg::EdgeKind::kTaken, {}});
+        p.edges.edit().push_back({b, below(count), cfg::EdgeKind::kTaken, {}});
       }
-      p.edges.push_back({b, b + 1, cfg::EdgeKind::kFallthrough, {}});
+      p.edges.edit().push_back({b, b + 1, cfg::EdgeKind::kFallthrough, {}});
     }
     block.edge_count = static_cast<uint32_t>(p.edges.size()) - block.first_edge;
-    p.blocks.push_back(block);
+    p.blocks.edit().push_back(block);
   }
   return p;
 }

@@ -110,10 +110,10 @@ class Made : public Translated {
         end(*unit, block, b, kEnds[below(kEnds.size())], target, blocks, count);
       }
       block.edge_count = static_cast<uint32_t>(p.edges.size()) - block.first_edge;
-      p.blocks.push_back(block);
+      p.blocks.edit().push_back(block);
     }
     p.range = {p.entry, p.entry + offset};
-    unit->insn_sizes.assign(p.insns.size(), 1);
+    unit->insn_sizes.edit().assign(p.insns.size(), 1);
     unit->code.blocks.resize(p.blocks.size());
     links_ += static_cast<uint32_t>(unit->code.links.size());
     units_.push_back(std::move(unit));
@@ -130,7 +130,7 @@ class Made : public Translated {
   };
   void end(Unit& unit, cfg::Block& block, uint32_t b, End how, LinkAddr target, uint32_t blocks,
            uint32_t count) {
-    std::vector<cfg::Edge>& edges = unit.procedure.edges;
+    std::vector<cfg::Edge>& edges = unit.procedure.edges.edit();
     const auto edge = static_cast<uint32_t>(edges.size());
     switch (how) {
       case End::kNext:

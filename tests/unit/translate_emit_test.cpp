@@ -213,7 +213,7 @@ void close_up(UnitCode& code) {
     }
   };
   for (uint32_t& offset : code.insn_offset) close(offset);
-  for (BlockCode& block : code.blocks) {
+  for (BlockCode& block : code.blocks.made()) {
     for (uint32_t* offset :
          {&block.label, &block.landing, &block.landing_accept, &block.return_counted,
           &block.probe_begin, &block.probe_counted, &block.end, &block.edge_counted}) {
@@ -250,6 +250,11 @@ class Units : public testing::TestWithParam<Counters> {
   void end_waits();
   void check_places();
   void check_copies();
+  void check_copy(uint32_t block, uint32_t index);
+  uint32_t last_insn_of(size_t block) const {
+    return code_.offset_of_insn(static_cast<uint32_t>(block),
+                                procedure_->blocks[block].insn_count - 1);
+  }
   void check_turned();
   void check_near();
   void choose_fronts();
@@ -417,7 +422,7 @@ void Units::choose_fronts() {
 // The block that lies in front of an offset does not go on there.
 void Units::check_ends_in_front_of(uint32_t offset) const {
   const BlockCode* last = nullptr;
-  for (const BlockCode& block : code_.blocks) {
+  for (const BlockCode& block : code_.blocks.made()) {
     const bool is_nearer =
         block.exists() && block.end <= offset && (last == nullptr || block.label > last->label);
     if (is_nearer) last = &block;
@@ -584,7 +589,7 @@ void Units::check_places() {
     ASSERT_EQ(code_.blocks[b].label < kColdOffset, in_body);
     const cfg::Block& block = procedure_->blocks[b];
     for (uint32_t insn = 0; insn < block.insn_count; ++insn) {
-      const uint32_t offset = code_.insn_offset[block.first_insn + insn];
+      const uint32_t offset = code_.offset_of_insn(b, insn);
       // A jump to the block that lies next needs no code.
       if (insn + 1 == block.insn_count && offset == code_.blocks[b].end) break;
       ASSERT_TRUE(offset > before || (i == 0 && insn == 0));
@@ -594,9 +599,9 @@ void Units::check_places() {
   }
   for (size_t b = 0; b < code_.blocks.size(); ++b) {
     const BlockCode& block = code_.blocks[b];
-    const uint32_t first = procedure_->blocks[b].first_insn;
-    ASSERT_LE(block.label, code_.insn_offset[first]);
-    ASSERT_LE(code_.insn_offset[first], block.end);
+    const auto at = static_cast<uint32_t>(b);
+    ASSERT_LE(block.label, code_.offset_of_insn(at, 0));
+    ASSERT_LE(code_.offset_of_insn(at, 0), block.end);
     ASSERT_LE(block.end, code_.part_of(block.label).thunks_begin);
     if (block.landing != BlockCode::kNone) {
       ASSERT_LE(block.landing, block.landing_accept);
@@ -614,11 +619,11 @@ void Units::check_places() {
       ++counts_in_returns_;
       ASSERT_EQ(procedure_->blocks[b].end, Flow::kReturn);
       ASSERT_EQ(block.probe_insn, insns);
-      ASSERT_GT(block.probe_begin, code_.insn_offset[first + insns - 1]);
+      ASSERT_GT(block.probe_begin, code_.offset_of_insn(at, insns - 1));
       ASSERT_LT(block.probe_counted, block.end);
     } else {
       ASSERT_LT(block.probe_insn, insns);
-      ASSERT_LE(block.probe_counted, code_.insn_offset[first + block.probe_insn]);
+      ASSERT_LE(block.probe_counted, code_.offset_of_insn(at, block.probe_insn));
     }
   }
   for (const Thunk& thunk : code_.thunks) {
@@ -644,8 +649,7 @@ void Units::check_turned() {
   for (size_t b = 0; b < code_.blocks.size(); ++b) {
     const cfg::Block& block = procedure_->blocks[b];
     if (block.end != Flow::kConditional || code_.blocks[b].edge_counted == 0) continue;
-    const uint32_t last = block.first_insn + block.insn_count - 1;
-    uint32_t at = code_.insn_offset[last];
+    uint32_t at = last_insn_of(b);
     const auto is_near = [&] { return (buffer_[at] & 0xf0) == 0x70; };
     const auto is_far = [&] { return buffer_[at] == 0x0f && (buffer_[at + 1] & 0xf0) == 0x80; };
     while (!is_near() && !is_far()) ++at;  // over padding
@@ -653,7 +657,8 @@ void Units::check_turned() {
     ASSERT_TRUE(counted == block.first_edge || counted == block.first_edge + 1);
     ASSERT_NE(plan_.edge_counter[counted], kNoCounter);
     const unsigned turned = counted == block.first_edge ? 1 : 0;
-    ASSERT_EQ(buffer_[at + (is_near() ? 0 : 1)] & 0xfu, procedure_->insns[last].condition ^ turned);
+    const isa::Insn& last = procedure_->insns[block.first_insn + block.insn_count - 1];
+    ASSERT_EQ(buffer_[at + (is_near() ? 0 : 1)] & 0xfu, last.condition ^ turned);
   }
 }
 
@@ -664,8 +669,7 @@ void Units::check_near() {
   for (size_t b = 0; b < code_.blocks.size(); ++b) {
     const cfg::Block& block = procedure_->blocks[b];
     if (block.end != Flow::kConditional) continue;
-    const uint32_t first = code_.insn_offset[block.first_insn + block.insn_count - 1];
-    for (uint32_t at = first; at < code_.blocks[b].end;) {
+    for (uint32_t at = last_insn_of(b); at < code_.blocks[b].end;) {
       const isa::Insn insn =
           isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
       ASSERT_GT(insn.size, 0);
@@ -676,7 +680,7 @@ void Units::check_near() {
         const uint32_t target = static_cast<uint32_t>(CacheAddr(insn.target) - code_.begin);
         const bool same_part = (target < code_.body_bytes) == (at < code_.body_bytes);
         const bool to_block = std::ranges::any_of(
-            code_.blocks, [&](const BlockCode& other) { return other.label == target; });
+            code_.blocks.made(), [&](const BlockCode& other) { return other.label == target; });
         if (distance < 0 && distance >= -128 && same_part && to_block && near_jumps_) {
           ASSERT_TRUE(is_near) << "a jump of " << distance << " bytes";
         }
@@ -690,20 +694,24 @@ void Units::check_near() {
 
 // What is not control flow is copied byte for byte, but for a RIP-relative displacement.
 void Units::check_copies() {
-  for (size_t i = 0; i < procedure_->insns.size(); ++i) {
-    const isa::Insn& insn = procedure_->insns[i];
-    if (insn.flow != Flow::kNone) continue;
-    const uint32_t at = code_.insn_offset[i];
-    const auto original = view_.code_at(procedure_->range.begin + insn.offset).first(insn.size);
-    const std::span<const uint8_t> copied = std::span(buffer_).subspan(at, insn.size);
-    const uint32_t same_front = insn.disp_offset ? insn.disp_offset : insn.size;
-    ASSERT_TRUE(std::equal(copied.begin(), copied.begin() + same_front, original.begin()));
-    if (insn.disp_offset == 0) continue;
-    ASSERT_TRUE(std::equal(copied.begin() + insn.disp_offset + 4, copied.end(),
-                           original.begin() + insn.disp_offset + 4));
-    const isa::Insn moved = isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
-    ASSERT_EQ(moved.target, insn.target + bias_);
+  for (uint32_t b = 0; b < code_.blocks.size(); ++b) {
+    for (uint32_t i = 0; i < procedure_->blocks[b].insn_count; ++i) check_copy(b, i);
   }
+}
+
+void Units::check_copy(uint32_t block, uint32_t index) {
+  const isa::Insn& insn = procedure_->insns[procedure_->blocks[block].first_insn + index];
+  if (insn.flow != Flow::kNone) return;
+  const uint32_t at = code_.offset_of_insn(block, index);
+  const auto original = view_.code_at(procedure_->range.begin + insn.offset).first(insn.size);
+  const std::span<const uint8_t> copied = std::span(buffer_).subspan(at, insn.size);
+  const uint32_t same_front = insn.disp_offset ? insn.disp_offset : insn.size;
+  ASSERT_TRUE(std::equal(copied.begin(), copied.begin() + same_front, original.begin()));
+  if (insn.disp_offset == 0) return;
+  ASSERT_TRUE(std::equal(copied.begin() + insn.disp_offset + 4, copied.end(),
+                         original.begin() + insn.disp_offset + 4));
+  const isa::Insn moved = isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
+  ASSERT_EQ(moved.target, insn.target + bias_);
 }
 
 // A field that is patched while threads run lies inside 8 aligned bytes.
@@ -726,7 +734,7 @@ void Units::check_pushed_returns() {
   for (size_t b = 0; b < procedure_->blocks.size(); ++b) {
     const cfg::Block& block = procedure_->blocks[b];
     if (block.end != Flow::kCall) continue;
-    uint32_t at = code_.insn_offset[block.first_insn + block.insn_count - 1];
+    uint32_t at = last_insn_of(b);
     const uint64_t expected = procedure_->end_of(block).value() + bias_;
     uint64_t pushed = 0;
     int32_t immediate = 0;
@@ -758,9 +766,8 @@ uint32_t Units::pool_begin(uint32_t part_begin, uint32_t part_end) const {
   uint64_t begin = part_end;
   for (const cfg::Block& block : procedure_->blocks) {
     if (block.end != Flow::kCall && block.end != Flow::kIndirectCall) continue;
-    const uint32_t first = code_.insn_offset[block.first_insn + block.insn_count - 1];
     const auto b = static_cast<size_t>(&block - procedure_->blocks.data());
-    for (uint32_t at = first; at < code_.blocks[b].end;) {
+    for (uint32_t at = last_insn_of(b); at < code_.blocks[b].end;) {
       const isa::Insn insn =
           isa::decode(std::span(buffer_).subspan(at), (code_.begin + at).value());
       if (insn.size == 0) break;  // reported by the listing
