@@ -427,6 +427,7 @@ Status CodeCache::emit(Unit& unit, const cfg::Procedure& procedure, Area& area) 
   if (!unit.code.is_whole) stats_.deferred += behind_body;
   take_asks(unit.code, area);
   unit.code.links.shrink_to_fit();
+  unit.code.order.shrink_to_fit();
   std::vector<uint32_t>().swap(unit.plan.order);  // the code has it
   std::vector<uint8_t>().swap(unit.idle_edges);
   std::vector<uint32_t>().swap(unit.led_from);
@@ -542,9 +543,12 @@ void CodeCache::register_unit(Unit& unit, Area& area) {
 
 void CodeCache::seal() {
   for (const auto& unit : units_) {
-    std::vector<uint32_t>().swap(unit->code.insn_offset);
-    std::vector<Mark>().swap(unit->code.marks);
+    unit->code.forget_places();
     std::vector<uint8_t>().swap(unit->source);
+  }
+  for (SiteState& state : sites_) {
+    state.buckets.reset();
+    Chain().swap(state.chain);
   }
   for (const auto& module : modules_.all()) {
     module->discoverer.reset();

@@ -17,6 +17,9 @@
 //               by how often they count (counter_numbers.h)
 //     landings  get their numbers anew, or none, as if an earlier run had told of this one's counts
 //
+// What seems to be over by then (engine/renewal.h) gets no code at all: its unit is there, with its
+// graph and its counts, and all of its blocks are left out (defer.cpp), the entry too.
+//
 // What is nobody's is found as a collector of garbage does it: a unit that was translated again is
 // kept all the same if anything that lives leads to it (`pin`).  Each renewal leads all ways to the
 // new units, but for a few that are seldom taken: into the middle of a block, for example.
@@ -29,6 +32,10 @@
 //
 // What stays, though little, keeps its page of addresses; the memory of such pages is put together
 // (shared_pages.h), if they stand still: else one might be there just when code is changed.
+//
+// Of a unit that is nobody's, the monitor forgets what tells where in its code a thread is, and what
+// both units have in common is there once (base/shared_vector.h): of a large program, that is half
+// of what the second copies take.
 //
 // Not handled: what `is_movable` leaves out, and what another thread is in at that moment: it stays
 // where it is.  The highest use of memory is reached while both are there.
@@ -246,7 +253,9 @@ void CodeCache::give_back_tables(const std::vector<bool>& nobodys) {
 // begun in the middle of a block of theirs: such a unit is not translated again.)
 void CodeCache::forget_code_of(const std::vector<bool>& nobodys) {
   for (const auto& unit : units_) {
-    if (nobodys[unit->id]) unit->code.forget_places();
+    if (!nobodys[unit->id]) continue;
+    unit->code.forget_blocks();
+    unit->code.forget_places();
   }
   for (SiteState& state : sites_) {
     if (!nobodys[state.unit]) continue;

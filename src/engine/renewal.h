@@ -36,8 +36,10 @@
 //
 // In a first run that lasts, everything is translated again in the same way, hot or not, so that
 // memory can be given back (cache/compact.cpp).  That is done when all of it together has run for
-// many times as long as translating took, since it takes half of that again, and once more if the
-// program goes on to much that is new.  In a process of several threads, one that is held back then
+// many times as long as translating took, since it takes half of that again; fewer times where the
+// program is large; and once more if the program goes on to much that is new.  What has run seldom,
+// and not at all in the last quarter of the run, seems to be over, and gets no code until it runs
+// again.  In a process of several threads, one that is held back then
 // makes the system calls which that takes, and all others stand still until it has.
 //
 // Not handled: code that the program may replace, procedures that the ledger takes probes in, runs

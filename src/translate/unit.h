@@ -401,11 +401,14 @@ struct UnitCode {
     CacheAddr resume;  // behind the probe
   };
   std::vector<EventResume> events;
-  // Nobody runs there any more: what only tells where in the code somebody is.
-  void forget_places() {
+  // Nobody runs there any more, and nobody has begun in the middle of a block.
+  void forget_blocks() {
     const size_t all = blocks.size();
     blocks = BlockCodes();
     blocks.resize(all);
+  }
+  // Nobody does: what only tells where in the code somebody is.
+  void forget_places() {
     std::vector<uint32_t>().swap(insn_offset);
     std::vector<uint32_t>().swap(order);
     std::vector<uint32_t>().swap(wait_of);

@@ -210,8 +210,8 @@ for level, *flags in (("-O1", "-no-pie"), ("-O2", "-pie"), ("-O2", "-static")):
     check(program, "exit", "--stress-renewal", "--no-opt=paired,low32,hashes")
     if check(program, "kill", "--no-opt=renewal") != 0:
         complain(f"{level} {flags}: translated again though that is switched off")
-    # In some of the runs a signal to the thread that does so comes in between, and in others threads
-    # come to rest too late.
+    # In some of the runs a signal to the thread that does so comes in between, and in others
+    # threads come to rest too late.
     if given_back[program] == 0:
         complain(f"{level} {flags}: in no run was memory given back")
     if shared[program] == 0:
