@@ -33,9 +33,9 @@
 // What stays, though little, keeps its page of addresses; the memory of such pages is put together
 // (shared_pages.h), if they stand still: else one might be there just when code is changed.
 //
-// Of a unit that is nobody's, the monitor forgets what tells where in its code a thread is, and what
-// both units have in common is there once (base/shared_vector.h): of a large program, that is half
-// of what the second copies take.
+// Of a unit that is nobody's, the monitor forgets what tells where in its code a thread is, and
+// what both units have in common is there once (base/shared_vector.h): of a large program, that is
+// half of what the second copies take.
 //
 // Not handled: what `is_movable` leaves out, and what another thread is in at that moment: it stays
 // where it is.  The highest use of memory is reached while both are there.

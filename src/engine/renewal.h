@@ -139,7 +139,7 @@ class Renewals {
   };
   void note_counted(Clock::time_point now, const std::vector<uint64_t>& counters);
   std::vector<bool> idle_units(const std::vector<uint64_t>& counters) const;
-  std::optional<Solved> solve(const UnitFlows& flows, uint32_t unit,
+  std::optional<Solved> solve(const UnitFlows& flows, uint32_t id,
                               const std::vector<BlockRef>& open) const;
   std::vector<Solved> solve(const UnitFlows& flows, const std::vector<uint32_t>& units,
                             const std::vector<BlockRef>& open) const;
