@@ -595,7 +595,10 @@ const CodeRecord* CodeCache::record_at(CacheAddr address) const {
     const auto& records = records_[part];
     auto it = std::upper_bound(records.begin(), records.end(), address,
                                [](CacheAddr a, const CodeRecord& r) { return a < r.begin; });
-    return it == records.begin() ? nullptr : &*(it - 1);
+    if (it == records.begin()) return nullptr;
+    const bool is_nobodys = (it - 1)->in_unit() && units_[(it - 1)->index]->is_nobodys;
+    CHECK(!is_nobodys) << "a way to a unit of nobody's, at " << address.value();
+    return &*(it - 1);
   }
   return nullptr;
 }

@@ -268,11 +268,11 @@ class CodeCache : public Translated {
   // The `syscall` that ends a block.
   const translate::SyscallSite* syscall_site_of(BlockRef ref) const;
 
-  // A procedure to be translated again, with a step for each edge (edge_weights.h).
+  // Whether it may pay to translate the unit again.
   bool is_renewable(uint32_t id) const;
-  // Does so, and leads all ways there; `counters` say which are the likeliest.  No thread may be in
-  // the old units, but for open calls: these come back to the new ones.  What cannot be translated
-  // again stays as it is; the others know who renews them.
+  // Does so, and leads all ways to the new ones; `counters` say which are the likeliest.  No thread
+  // may be in the old units, but for open calls: these come back to the new ones.  What cannot be
+  // translated again stays as it is; the others know who renews them.
   void renew(std::span<const Renewal> wanted, std::span<const uint64_t> counters);
   // The same for all that may be translated again, whatever it has counted; the memory of what was
   // there before can be given back then (compact.cpp).  All threads, of which there have been

@@ -254,6 +254,7 @@ void CodeCache::give_back_tables(const std::vector<bool>& nobodys) {
 void CodeCache::forget_code_of(const std::vector<bool>& nobodys) {
   for (const auto& unit : units_) {
     if (!nobodys[unit->id]) continue;
+    unit->is_nobodys = true;
     unit->code.forget_blocks();
     unit->code.forget_places();
   }

@@ -28,7 +28,9 @@ using translate::Compare;
 void CodeCache::compare_whole() {
   if (compare() == Compare::kAll64) return;
   came_to_compare_whole_ = true;
-  for (uint32_t id = 0; id < sites_.size(); ++id) compare_whole_at(id);
+  for (uint32_t id = 0; id < sites_.size(); ++id) {
+    if (!units_[sites_[id].unit]->is_nobodys) compare_whole_at(id);
+  }
   landings_.number_no_more();
 }
 

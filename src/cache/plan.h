@@ -40,7 +40,7 @@ struct MeasuredWeights {
   bool from_callers = false;       // how often it was entered will be known (entry_callers.h)
   bool in_parts = false;           // not all blocks need get their code at once (defer.cpp)
   Followed followed = Followed::kUnlessUnlikely;  // ... but these together
-  bool is_over = false;                           // ... none of them, though they have run
+  bool is_over = false;                           // ... and none of them until it runs again
   // Whether a register counts how often a block that leads to itself runs (inductions.h); none: no
   // block's does.
   std::function<bool(uint32_t block)> is_inductive = nullptr;

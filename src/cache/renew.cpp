@@ -85,13 +85,12 @@ bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Ren
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
     const cfg::CodeView& view = old.module->view;
-    MeasuredWeights measured{{},
-                             renewal.steps,
-                             optimizations_.has(Optimization::kOrder),
-                             false,
-                             may_defer(*unit),
-                             followed(),
-                             renewal.is_over};
+    MeasuredWeights measured;
+    measured.steps = renewal.steps;
+    measured.order = optimizations_.has(Optimization::kOrder);
+    measured.in_parts = may_defer(*unit);
+    measured.followed = followed();
+    measured.is_over = renewal.is_over;
     if (may_induce(*unit)) {
       measured.is_inductive = inductive_blocks(procedure, unit->insn_sizes, view);
     }

@@ -52,6 +52,7 @@ struct Unit {
   // Of one procedure, translated again while the program runs (engine/renewal.h).
   std::optional<uint32_t> renews;      // the unit before this one
   std::optional<uint32_t> renewed_by;  // the unit after it
+  bool is_nobodys = false;             // ... to which all ways lead (compact.cpp)
   std::vector<uint8_t> source;         // replaceable: the bytes it was made from, from ...
   uint32_t source_offset = 0;          // ... this distance from the procedure's base on
 

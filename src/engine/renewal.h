@@ -39,8 +39,8 @@
 // many times as long as translating took, since it takes half of that again; fewer times where the
 // program is large; and once more if the program goes on to much that is new.  What has run seldom,
 // and not at all in the last quarter of the run, seems to be over, and gets no code until it runs
-// again.  In a process of several threads, one that is held back then
-// makes the system calls which that takes, and all others stand still until it has.
+// again.  In a process of several threads, one that is held back then makes the system calls which
+// that takes, and all others stand still until it has.
 //
 // Not handled: code that the program may replace, procedures that the ledger takes probes in, runs
 // whose counters are kept in a file, programs that Tally attached to, forked processes, a vfork

@@ -98,6 +98,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/check.h"
 #include "cfg/procedure.h"
 #include "isa/assembler.h"
 #include "isa/flags_again.h"
@@ -366,7 +367,9 @@ struct UnitCode {
   // Where instructions' copies begin, behind their probes: a block's from its `first_insn` on.
   std::vector<uint32_t> insn_offset;
   uint32_t offset_of_insn(uint32_t block, uint32_t insn) const {
-    return insn_offset[blocks[block].first_insn + insn];
+    const size_t place = size_t{blocks[block].first_insn} + insn;
+    CHECK(place < insn_offset.size()) << "where instruction " << insn << " of block " << block;
+    return insn_offset[place];
   }
   BlockCodes blocks;
   std::vector<Front> fronts;  // as they lie in the body
