@@ -520,7 +520,7 @@ class CodeCache : public Translated {
   static std::optional<cfg::Procedure> with_instructions(const Unit& unit,
                                                          const cfg::CodeView& view,
                                                          std::vector<isa::Insn> memory);
-  std::unique_ptr<Unit> again(const Unit& old, const cfg::Procedure& procedure) const;
+  std::unique_ptr<Unit> again(const Unit& old) const;
   bool is_current(const Unit& unit) const;
   bool make_again(Unit& old, const Renewal& renewal);
   bool make_again(Unit& old, const cfg::Procedure& procedure, const Renewal& renewal);

@@ -32,7 +32,7 @@ bool CodeCache::is_movable(uint32_t id) const {
          !unit.module->generated && unit.plan.events.empty();
 }
 
-std::unique_ptr<Unit> CodeCache::again(const Unit& old, const cfg::Procedure& procedure) const {
+std::unique_ptr<Unit> CodeCache::again(const Unit& old) const {
   auto unit = std::make_unique<Unit>();
   unit->id = static_cast<uint32_t>(units_.size());
   unit->module = old.module;
@@ -80,7 +80,7 @@ bool CodeCache::make_again(Unit& old, const Renewal& renewal) {
 }
 
 bool CodeCache::make_again(Unit& old, const cfg::Procedure& procedure, const Renewal& renewal) {
-  std::unique_ptr<Unit> unit = again(old, procedure);
+  std::unique_ptr<Unit> unit = again(old);
   KnownProcedure known;
   {
     const PhaseTimer timer(phases_, Phase::kPlace);
