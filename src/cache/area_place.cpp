@@ -1,6 +1,8 @@
 // See area_place.h.
 #include "cache/area_place.h"
 
+#include <algorithm>
+
 #include "translate/layout.h"
 
 namespace tally::engine {

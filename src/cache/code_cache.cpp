@@ -546,10 +546,7 @@ void CodeCache::seal() {
     unit->code.forget_places();
     std::vector<uint8_t>().swap(unit->source);
   }
-  for (SiteState& state : sites_) {
-    state.buckets.reset();
-    Chain().swap(state.chain);
-  }
+  for (SiteState& state : sites_) state.forget_chains();
   for (const auto& module : modules_.all()) {
     module->discoverer.reset();
     module->image->drop_pages();

@@ -259,9 +259,7 @@ void CodeCache::forget_code_of(const std::vector<bool>& nobodys) {
     unit->code.forget_places();
   }
   for (SiteState& state : sites_) {
-    if (!nobodys[state.unit]) continue;
-    state.buckets.reset();
-    Chain().swap(state.chain);
+    if (nobodys[state.unit]) state.forget_chains();
   }
 }
 

@@ -40,8 +40,7 @@ void CodeCache::compare_whole_at(uint32_t site_id) {
   if (state.pairs.empty() || state.site.slot) return;
   if (state.site.unspilled) return keep_flags(site_id);
   for (Pair& pair : state.pairs) pair.cut = true;
-  state.chain.clear();
-  state.buckets.reset();
+  state.forget_chains();
   // A hash table's dispatch may stand behind it, without a jump.
   put_jmp(state.site.field, state.site.miss_stub);
 }

@@ -156,6 +156,11 @@ struct SiteState {
   bool leads_by_index() const {
     return by_index != nullptr && by_index->state == IndexTable::State::kLeads;
   }
+  // What is looked up on the way to its pairs.
+  void forget_chains() {
+    buckets.reset();
+    Chain().swap(chain);
+  }
 };
 
 // The counted ways into a block for those that come by no branch to it.

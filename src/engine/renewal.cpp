@@ -172,7 +172,8 @@ bool Renewals::look(Clock::time_point now, Company company, uint32_t slots) {
   }
   if (waiting_ || cache_.is_about_to_number()) return false;
   const std::vector<uint64_t> counted = counters(slots);
-  if (is_regular) note_counted(now, counted);
+  // Later runs give nothing back: nobody would ask what was over.
+  if (is_regular && cache_.weights() == nullptr) note_counted(now, counted);
   std::vector<uint32_t> hot = worthwhile(counted);
   compacts_ = is_time_to_compact(now);
   cache_.expect_to_compact(compacts_);

@@ -410,7 +410,7 @@ struct UnitCode {
     blocks = BlockCodes();
     blocks.resize(all);
   }
-  // Nobody does: what only tells where in the code somebody is.
+  // Nobody runs there any more: what only tells where in the code somebody is.
   void forget_places() {
     std::vector<uint32_t>().swap(insn_offset);
     std::vector<uint32_t>().swap(order);
